@@ -48,7 +48,7 @@ from .host.seam.failpoints import (
     passes,
 )
 from .ids import BrokerEpoch, LeaderEpoch, NodeId, TopicPartition
-from .internal_topics import OFFSETS, TRANSACTIONS
+from .internal_topics import OFFSETS, SHARE_STATE, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
@@ -64,6 +64,8 @@ from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
+from .share_coordinator import ShareCoordinator
+from .share_partitions import SharePartitions
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
@@ -115,6 +117,14 @@ class BrokerScope:
         self.session_partitions = replicas.session_partitions
 
 
+COORDINATED = {
+    CoordinatorType.GROUP: OFFSETS,
+    CoordinatorType.TRANSACTION: TRANSACTIONS,
+    CoordinatorType.SHARE: SHARE_STATE,
+}
+"""The internal topic of each kind of coordinator."""
+
+
 class Broker:
     """A broker built from its process options (head of `process.py`)."""
 
@@ -135,13 +145,13 @@ class Broker:
         metadata = BrokerMetadata(self.cache, self.topic_admin)
         self.replicas = ReplicaManager(host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata)
         self.controller = Controller(host, self.node_id, config, self.registry, self.channel, self.cache)
-        self.groups = GroupCoordinator(host, config, self.replicas, self.cache)
-        self.find_coordinator = FindCoordinator(
-            host,
-            config,
-            self.cache,
-            self.topic_admin,
-            {CoordinatorType.GROUP: OFFSETS, CoordinatorType.TRANSACTION: TRANSACTIONS},
+        self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
+        self.groups = GroupCoordinator(
+            host, config, self.replicas, self.cache, self.topic_admin, self.shares.persister, connect=self.peer
+        )
+        self.find_coordinator = FindCoordinator(host, config, self.cache, self.topic_admin, COORDINATED)
+        self.share_partitions = SharePartitions(
+            host, config, self.replicas, self.cache, metadata, self.shares.persister
         )
         self.tokens = TokenStore(host, self.registry, config, lambda: self.controller.is_active)
         self.users = ScramUsers(self.tokens)
@@ -161,6 +171,8 @@ class Broker:
             self.groups,
             self.find_coordinator,
             self.transactions,
+            self.shares,
+            self.share_partitions,
             self.controller,
             AclApi(self.acls),
             ScramApi(self.topic_admin, config),
@@ -259,6 +271,8 @@ class Broker:
         self._page.close()
         self.forwarding.close()
         await self.transactions.stop()
+        await self.share_partitions.stop()
+        await self.shares.stop()
         await self.groups.stop()
         await self.replicas.stop()
         await self.registry.close()
@@ -351,6 +365,7 @@ class Broker:
         register_operation("tree", self._tree)
         register_operation("connections.close", self._close_connections)
         register_operation("credentials", self._fingerprints)
+        register_operation("share-locks.end", self._end_share_locks)
         register_operation("metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port})
 
     async def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -360,6 +375,9 @@ class Broker:
 
     def _close_connections(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {"closed": self.sockets.close_connections(fields.get("user"))}
+
+    def _end_share_locks(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"records": self.share_partitions.end_locks(str(fields["group"]), str(fields.get("member") or ""))}
 
     def _fingerprints(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         user = str(fields.get("user", ""))

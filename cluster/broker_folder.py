@@ -9,6 +9,7 @@ tap.transactions rows of states of transactions                (`tap/coordinator
 tap.members      rows of partitions of members of groups       (`tap/coordinators.py`)
 tap.groups       rows of states of groups                      (`tap/coordinators.py`)
 tap.watermarks   rows of high watermarks and other ends of logs    (`tap/watermarks.py`)
+tap.shares       rows of records of share groups               (`tap/shares.py`)
 tap.requests     rows of requests of clients                   (`tap/requests.py`)
 tap.request_counts  how many requests of each client, API and error  (`tap/requests.py`)
 tap.refused      the batches that the broker refused            (`tap/refused.py`)
@@ -35,6 +36,7 @@ TAP_TRANSACTIONS = "tap.transactions"
 TAP_MEMBERS = "tap.members"
 TAP_GROUPS = "tap.groups"
 TAP_WATERMARKS = "tap.watermarks"
+TAP_SHARES = "tap.shares"
 TAP_REQUESTS = "tap.requests"
 TAP_REQUEST_COUNTS = "tap.request_counts"
 TAP_REFUSED = "tap.refused"

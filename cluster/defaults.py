@@ -16,7 +16,11 @@ DEFAULTS = (HARROW, KAFKA)
 """The words for the two."""
 KAFKA_SESSION_TIMEOUT_MS = 9_000
 """`broker.session.timeout.ms` of Apache Kafka 4, which has no ZooKeeper."""
-OF_TESTS: Mapping[str, object] = {"offsets.topic.num.partitions": 6, "transaction.state.log.num.partitions": 6}
+OF_TESTS: Mapping[str, object] = {
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+    "share.coordinator.state.topic.num.partitions": 6,
+}
 """What the fixtures have over that. Kafka's 50 partitions of `__consumer_offsets` are 150 replicas, which the brokers
 would create in each test when its first consumer looks for its group's coordinator (0.2 s on two cores)."""
 SILENCE_MS = 1500
@@ -42,6 +46,8 @@ def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": 2 if replicas > 2 else 1,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": 2 if replicas > 2 else 1,
         "min.insync.replicas": 2 if replicas > 2 else 1,
         "zookeeper.session.timeout.ms": 1500,
         "log.flush.scheduler.interval.ms": FLUSH_CHECK_MS,

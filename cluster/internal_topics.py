@@ -75,7 +75,19 @@ TRANSACTIONS = InternalTopic(
 )
 """State of each transactional id."""
 
-INTERNAL_TOPICS: Mapping[str, InternalTopic] = {topic.name: topic for topic in (OFFSETS, TRANSACTIONS)}
+SHARE_STATE = InternalTopic(
+    name="__share_group_state",
+    partitions_setting="share.coordinator.state.topic.num.partitions",
+    replication_factor_setting="share.coordinator.state.topic.replication.factor",
+    topic_settings={"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+    copied_settings={
+        "min.insync.replicas": "share.coordinator.state.topic.min.isr",
+        "segment.bytes": "share.coordinator.state.topic.segment.bytes",
+    },
+)
+"""Delivery state of share groups; the share coordinator removes what is not needed any more."""
+
+INTERNAL_TOPICS: Mapping[str, InternalTopic] = {topic.name: topic for topic in (OFFSETS, TRANSACTIONS, SHARE_STATE)}
 """By name. Clients may read these topics, but only brokers write them."""
 
 

@@ -17,10 +17,12 @@ from .by_target import restart as restart
 from .by_target import slow_link as slow_link
 from .by_target import terminate as terminate
 from .by_target import throttle as throttle
+from .client_faults import expire_lock as expire_lock
 from .client_faults import hijack_transactional_id as hijack_transactional_id
 from .client_faults import isolate_client as isolate_client
 from .client_faults import rebalance_storm as rebalance_storm
 from .client_faults import stuck_consumer as stuck_consumer
+from .client_faults import stuck_share_consumer as stuck_share_consumer
 from .clock_faults import freeze_clock as freeze_clock
 from .clock_faults import jump_clock as jump_clock
 from .clock_faults import skew_clock as skew_clock

@@ -45,6 +45,10 @@ class Wait:
     progress: int
     """How often what it waits for had been seen by then."""
 
+    def __post_init__(self) -> None:
+        assert self.flowed_ms >= 0, f"traffic was seen for {self.flowed_ms} ms"
+        assert self.progress >= 0, f"what a fault waits for was seen {self.progress} times"
+
 
 @dataclass(slots=True, kw_only=True)
 class ActiveFault:
@@ -60,6 +64,10 @@ class ActiveFault:
     trouble: str = ""
     wait: Wait | None = None
     """Only of a fault that waits for traffic; None before it is first asked."""
+
+    def __post_init__(self) -> None:
+        assert self.step.id == self.injection.id, f"step {self.step.id} has the injection {self.injection.id}"
+        assert self.step.nodes in (None, self.injection.nodes), f"step {self.step.id} stores brokers that were not hit"
 
     def enter(self, phase: Phase) -> None:
         """Go on to `phase`, which `NEXT` allows."""

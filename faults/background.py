@@ -56,6 +56,8 @@ class BackgroundNemesis:
             reached_within_ms=reached_within_ms,
         )
         self._longest_s = longest_ms(schedule, system.session_timeout_ms) / 1000
+        self._last_ns = 0
+        """When the last row was written."""
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._done = threading.Event()
@@ -157,6 +159,9 @@ class BackgroundNemesis:
 
     def _append(self, row: Row) -> None:
         if self._log is not None:
-            line: dict[str, Any] = {"t_ns": self._clock_ns(), "schema_version": SCHEMA_VERSION, **row}
+            t_ns = self._clock_ns()
+            assert t_ns >= self._last_ns, f"the row {row} is written at {t_ns}, before the last one"
+            self._last_ns = t_ns
+            line: dict[str, Any] = {"t_ns": t_ns, "schema_version": SCHEMA_VERSION, **row}
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, default=str) + "\n")

@@ -4,6 +4,8 @@
                            instance with that id does: the user's producer is fenced, its open transaction aborted
 `rebalance_storm`          a client of Harrow's joins a consumer group and leaves it again and again
 `stuck_consumer`           a member of Harrow's is assigned partitions, sends heartbeats, and neither reads nor commits
+`stuck_share_consumer`     a member of Harrow's in a share group acquires records, acknowledges none, and dies
+`expire_lock`              the leaders end the locks of a share group, or of one of its members, before their time
 `isolate_client`           no byte passes between the brokers and the clients whose `client.id` matches, in both
                            directions; afterwards what was held back is delivered
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 import abc
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -30,7 +32,7 @@ from .evidence import Evidence
 from .network_faults import MODES
 from .outside import OutsideFault
 from .process_faults import is_over
-from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule
+from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule, StuckShareMemberRule
 from .spec import FaultState, Injection, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers
@@ -185,6 +187,74 @@ class StuckConsumer(ClientFault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StuckShareConsumer(ClientFault):
+    """A member of a share group that holds records and dies with them."""
+
+    kind: ClassVar[str] = "stuck_share_consumer"
+    drawable: ClassVar[bool] = False
+    named_by: ClassVar[str] = "group"
+    group: str
+
+    def rule(self, injection: Injection) -> Rule:
+        """Return the member."""
+        del injection
+        return StuckShareMemberRule(group=self.group)
+
+
+@dataclass(slots=True, kw_only=True)
+class LockState(FaultState):
+    """How many records were locked, by broker."""
+
+    ended: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireLock(NamedFault):
+    """The locks of a share group end before their time: others get what its members still work on."""
+
+    kind: ClassVar[str] = "expire_lock"
+    drawable: ClassVar[bool] = False
+    named_by: ClassVar[str] = "group"
+    needs: ClassVar[frozenset[str]] = frozenset({"share-locks"})
+    state_type: ClassVar[type[FaultState]] = LockState
+    effect_timeout_ms: ClassVar[int] = 30_000
+    """The group may have no records yet."""
+    seconds: Seconds | None = 0.0
+    group: str
+    member: str = ""
+    """Its member id; empty: all members."""
+
+    def __post_init__(self) -> None:
+        NamedFault.__post_init__(self)
+        checked_name(self.group, self.kind, "group")
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """End what is locked on the brokers that run, until something was."""
+        ended = LockState.of(injection).ended
+        if ended:
+            return
+        for node in system.nodes:
+            broker = system.broker(node)
+            if broker.status().state == RUNNING and (records := broker.shares.end_locks(self.group, self.member)):
+                ended[str(node)] = records
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether records were locked."""
+        del system
+        ended = LockState.of(injection).ended
+        return Evidence(proved=bool(ended), facts={"records": dict(ended)})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Do nothing: the records are free, or given up after the last delivery that the limit allows."""
+        del system, injection
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """There is nothing to heal."""
+        del system, injection
+        return Evidence(proved=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsolateClient(NamedFault):
     """No byte passes between the brokers and the clients whose `client.id` matches `client`."""
 
@@ -284,6 +354,24 @@ def rebalance_storm(group: str, *, every_s: Seconds = STORM_S, seconds: Seconds 
 def stuck_consumer(group: str, *, seconds: Seconds | None = None) -> StuckConsumer:
     """Let a member of Harrow's hold partitions of the group for `seconds` without reading or committing."""
     return StuckConsumer(group=group, seconds=seconds)
+
+
+@checked
+def stuck_share_consumer(group: str, *, seconds: Seconds | None = None) -> StuckShareConsumer:
+    """Let a member of Harrow's acquire records of the share group for `seconds`, acknowledge none, and die.
+
+    Its connections end without a word; the brokers give back what it held at once, or when the locks end (KIP-932).
+    """
+    return StuckShareConsumer(group=group, seconds=seconds)
+
+
+@checked
+def expire_lock(group: str, *, member: str = "") -> ExpireLock:
+    """Let the leaders end the locks of the share group now, or those of the member with this id (KIP-932).
+
+    Other members get the records, and what the member says of them afterwards is refused. On Harrow's brokers only.
+    """
+    return ExpireLock(group=group, member=member)
 
 
 @checked

@@ -60,6 +60,7 @@ class OperatorState(FaultState):
     def is_due(self, now_ms: int, what: str = "reassignment") -> bool:
         """Whether a request is to be sent now: for the first time, or again after `AGAIN_MS`; then it is noted."""
         last_ms = self.sent_ms.get(what)
+        assert last_ms is None or last_ms <= now_ms, f"the {what} was sent at {last_ms}, after now ({now_ms})"
         if last_ms is not None and now_ms < last_ms + AGAIN_MS:
             return False
         self.sent_ms[what] = now_ms
@@ -298,7 +299,9 @@ class MoveLeader(PartitionFault):
         if not able:
             raise TargetError(f"{self}: no other member of the ISR runs at this moment")
         heir = rng.choice(able)
-        return [heir, *(node for node in replicas if node != heir)]
+        found = [heir, *(node for node in replicas if node != heir)]
+        assert sorted(found) == sorted(replicas), f"{self}: the order {found} has other brokers than {replicas}"
+        return found
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """When the new order is assigned, let the preferred leader be elected; both again until it leads."""
@@ -340,7 +343,9 @@ class Reassign(PartitionFault):
                 f"{self}: no running broker is without a replica of it; start more brokers than its replication factor"
             )
         heir, leaving = rng.choice(able), rng.choice(replicas)
-        return [heir if node == leaving else node for node in replicas]
+        found = [heir if node == leaving else node for node in replicas]
+        assert len(set(found) - set(replicas)) == 1, f"{self}: {found} moves not one replica of {replicas}"
+        return found
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the new replicas are assigned, and in the ISR."""

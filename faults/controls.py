@@ -6,7 +6,7 @@
     `links`            `LinkControl`                           `operator`         `OperatorControl`
     `disk`             `DiskControl`                           `membership`       `MembershipControl`
     `rules`            `RuleControl`                           `clients`          `RuleControl`
-                                                               `credentials`      `CredentialControl`
+    `shares`           `ShareControl`                          `credentials`      `CredentialControl`
                                                                `programs`         `ProgramControl` by name
                                                                `dependencies`     `LinkControl` by name
 
@@ -88,6 +88,10 @@ class ProcessStatus:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Details of the backend, such as a pid: for reports."""
 
+    def __post_init__(self) -> None:
+        assert self.state in (DEAD, STARTING, RUNNING, PAUSED), f"a process is in the state {self.state!r}"
+        assert self.incarnation >= 0, f"a process was started {self.incarnation} times"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"state": self.state, "incarnation": self.incarnation, **self.facts}
@@ -138,6 +142,14 @@ class RegistryControl(ProcessControl, Protocol):
 
     def depose_controller(self) -> None:
         """Remove the node `/controller`, where there is one."""
+        ...
+
+
+class ShareControl(Protocol):
+    """The share-partitions that a broker leads (KIP-932)."""
+
+    def end_locks(self, group: str, member: str) -> int:
+        """End the locks of a member, or of every member for an empty name; return how many records were locked."""
         ...
 
 

@@ -38,20 +38,24 @@ class EventWatch:
 
     def began(self, step: str) -> None:
         """The fault of a step was injected."""
+        assert step not in self._over, f"step {step} begins after its end"
         self._progress.steps.add((BEGAN, step))
 
     def took_effect(self, step: str, view: ClusterView | None) -> None:
         """The effect of a step was proved. `view`: the last one that is known."""
+        assert (BEGAN, step) in self._progress.steps, f"step {step} has an effect and was not injected"
         self._progress.steps.add((TOOK_EFFECT, step))
         self._note_view(step, view)
 
     def healed(self, step: str) -> None:
         """A step is healed."""
+        assert (BEGAN, step) in self._progress.steps, f"step {step} is healed and was not injected"
         self._progress.steps.add((HEALED, step))
         self.is_over(step)
 
     def is_over(self, step: str) -> None:
         """Nothing more happens to a step: it is healed, or it never fires."""
+        assert step not in self._over, f"step {step} ends twice"
         self._over.add(step)
 
     def due_ms(self, step: ScheduledFault, now_ms: int) -> int | None:
@@ -59,6 +63,7 @@ class EventWatch:
         if step.id not in self._happened_ms and self._all_happened(step.after):
             self._happened_ms[step.id] = now_ms
         since_ms = self._happened_ms.get(step.id)
+        assert since_ms is None or since_ms <= now_ms, f"the events of step {step.id} happen at {since_ms}, after now"
         return None if since_ms is None else since_ms + step.at_ms
 
     def waits(self, step: ScheduledFault) -> bool:

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm, StuckConsumer
+from .client_faults import (
+    ExpireLock,
+    HijackTransactionalId,
+    IsolateClient,
+    RebalanceStorm,
+    StuckConsumer,
+    StuckShareConsumer,
+)
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
 from .credential_faults import (
@@ -116,6 +123,8 @@ for _fault in (
     HijackTransactionalId,
     RebalanceStorm,
     StuckConsumer,
+    StuckShareConsumer,
+    ExpireLock,
     IsolateClient,
     KillProgram,
     PauseProgram,

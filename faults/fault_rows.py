@@ -13,6 +13,14 @@ from .schedule import ScheduledFault
 from .spec import Injection
 
 Row = dict[str, Any]
+FOLLOWS: Mapping[str, frozenset[str]] = {
+    "inject": frozenset({""}),
+    "effect": frozenset({"inject"}),
+    "heal": frozenset({"inject", "effect"}),
+    "healed": frozenset({"heal"}),
+    "skipped": frozenset({""}),
+}
+"""Event of a row -> the events that the row before of the same step may have; empty: the step has none yet."""
 
 
 class FaultRows:
@@ -21,6 +29,8 @@ class FaultRows:
     def __init__(self, write: Callable[[Row], None] | None, problems: list[str]) -> None:
         self._write = write
         self._problems = problems
+        self._last: dict[str, str] = {}
+        """The event of the last row of each step."""
 
     def report(self, event: str, injection: Injection, evidence: Mapping[str, Any]) -> None:
         """Write a row of a fault that was injected."""
@@ -49,6 +59,9 @@ class FaultRows:
         )
 
     def _emit(self, row: Row) -> None:
+        last = self._last.get(row["id"], "")
+        assert last in FOLLOWS[row["event"]], f"step {row['id']}: the row {row['event']} follows {last or 'nothing'}"
+        self._last[row["id"]] = row["event"]
         if self._write is None:
             return
         try:

@@ -61,11 +61,14 @@ def hosted(view: ClusterView, node: int) -> list[tuple[str, int, PartitionView]]
 
 def without(row: PartitionView, node: int, able: Sequence[int], rng: random.Random) -> list[int]:
     """Return the replicas of a partition with another broker in the place of `node`, or one replica less."""
+    assert node in row.replicas, f"broker {node} has no replica of it"
     heirs = [other for other in able if other not in row.replicas]
     if not heirs:
         return [other for other in row.replicas if other != node]
     heir = rng.choice(heirs)
-    return [heir if other == node else other for other in row.replicas]
+    replicas = [heir if other == node else other for other in row.replicas]
+    assert len(set(replicas)) == len(set(row.replicas)), f"{row.replicas} without broker {node}: {replicas}"
+    return replicas
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +157,7 @@ class AddBroker(Fault):
         view = system.describe()
         if state.node not in view.live:
             return
+        assert state.node not in injection.nodes, f"broker {state.node} was there before"
         left = not_in_effect(view, self._moves(injection))
         if left and state.is_due(now_ms):
             system.operator.reassign(left)

@@ -88,6 +88,7 @@ class Nemesis:
             check_nodes(step, system.nodes)
             step.fault.check_system(system)
         check_events(schedule)
+        assert effect_timeout_ms > 0 and wait_timeout_ms >= 0, "a nemesis waits for a time"
         self._system = system
         self._plan = schedule
         self._rng = random.Random(schedule.seed)  # noqa: S311 - repeatable, not secret
@@ -147,6 +148,7 @@ class Nemesis:
 
     def finish(self, now_ms: int) -> None:
         """No more traffic is expected: fire what is required, and come to an end."""
+        assert now_ms >= self._now_ms, f"the clock of the nemesis went back from {self._now_ms} to {now_ms}"
         if self._closing_ms is None:
             self._closing_ms = now_ms
 
@@ -158,6 +160,7 @@ class Nemesis:
         """Do what is due; return the time of the next turn, None when the schedule is over."""
         if self.over:
             return None
+        assert now_ms >= self._now_ms, f"the clock of the nemesis went back from {self._now_ms} to {now_ms}"
         self._now_ms = now_ms
         if self._begun_ms is None:
             self._begun_ms = now_ms
@@ -182,10 +185,9 @@ class Nemesis:
             if self._has_traffic():
                 self._traffic_ms = self._now_ms
                 self._events.traffic_began(self._view)
-            elif self._no_traffic_will_come():
-                self._stopping = True
-        if self._traffic_ms is None:
-            return
+            else:
+                self._stopping = self._no_traffic_will_come()
+                return
         for number in list(self._waiting):
             step = self._steps[number]
             self._try_to_fire(number, step)
@@ -198,6 +200,7 @@ class Nemesis:
         return late or (self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS)
 
     def _continue(self, active: ActiveFault) -> None:
+        assert active.phase is not Phase.OVER, f"{active.injection.fault} is over and still active"
         if active.phase is Phase.HEALS:
             self._continue_healing(active)
             return
@@ -209,7 +212,9 @@ class Nemesis:
         self._advance_fault(active)
         if active.phase is Phase.TAKES_EFFECT:
             self._probe_effect(active)
-        elif (self._now_ms >= active.heal_at_ms or self._events.ends(active.step)) and self._is_done(active):
+            return
+        assert active.heal_at_ms <= self._now_ms + active.injection.duration_ms, "a fault lasts beyond its duration"
+        if (self._now_ms >= active.heal_at_ms or self._events.ends(active.step)) and self._is_done(active):
             self._heal(active)
 
     def _advance_fault(self, active: ActiveFault) -> None:
@@ -239,12 +244,14 @@ class Nemesis:
                 self._active.remove(active)
 
     def _end(self) -> None:
+        assert not self._active, "the schedule ends while faults are active"
         reason = "the run ended before its turn"
         if self._traffic_ms is None:
             seconds = (self._now_ms - (self._begun_ms or 0)) / 1000
             reason = f"no traffic was detected in {seconds:.0f} s: {NO_TRAFFIC}"
         for number in list(self._waiting):
             self._skip(number, reason)
+        assert not self._waiting, f"steps {self._waiting} neither fired nor were skipped"
         self.over = True
 
     # ------------------------------------------------------------------------------------- firing
@@ -352,6 +359,12 @@ class Nemesis:
 
     def _inject(self, number: int, injection: Injection) -> None:
         assert self._traffic_ms is not None
+        assert number not in self._waiting, f"step {injection.id} fires while it waits"
+        assert all(active.injection.id != injection.id for active in self._active), f"step {injection.id} fires twice"
+        disturbed = self._disturbed() | (
+            injection.fault.disturbed_nodes(injection) if injection.fault.disturbs else frozenset[int]()
+        )
+        assert not injection.fault.disturbs or len(disturbed) <= self._plan.cap, f"{sorted(disturbed)} exceed the cap"
         self._events.began(injection.id)
         step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
         self._steps[number] = step
@@ -409,6 +422,7 @@ class Nemesis:
         return any(due is not None and due > self._now_ms for due in due_ms)
 
     def _took_effect(self, active: ActiveFault, evidence: Evidence) -> None:
+        assert evidence.proved, f"{active.injection.fault} has an effect without evidence"
         self.effects += 1
         self._events.took_effect(active.injection.id, self._view)
         active.enter(Phase.HOLDS)
@@ -449,6 +463,7 @@ class Nemesis:
         self._continue_healing(active)
 
     def _continue_healing(self, active: ActiveFault) -> None:
+        assert active.phase is Phase.HEALS, f"{active.injection.fault} is healed while it {active.phase.name}"
         injection = active.injection
         evidence = Evidence(proved=False)
         try:
@@ -476,6 +491,7 @@ class Nemesis:
 
     def _skip(self, number: int, reason: str) -> None:
         step = self._steps[number]
+        assert step.fired_ms is None or step.nodes is not None, f"step {step.id} fired and has no brokers"
         self._waiting.remove(number)
         self._rows.skipped(step, reason)
         self._events.is_over(step.id)

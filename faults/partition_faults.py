@@ -205,6 +205,7 @@ class Halves(Partition):
         brokers = rng.sample(snapshot.brokers, len(snapshot.brokers))
         count = self.brokers_at_once(len(brokers))
         lone, others = sorted(brokers[:count]), sorted(brokers[count:])
+        assert lone and others, f"{self}: {lone} and {others} are no halves of {snapshot.brokers}"
         peers = _names(others)
         if self.registry_side != "both" and snapshot.registry_links:
             peers.append(REGISTRY_PEER)
@@ -227,6 +228,7 @@ class Bridge(Partition):
         """Draw the bridge and the halves; every broker keeps its session."""
         _, *brokers = rng.sample(snapshot.brokers, len(snapshot.brokers))
         count = self.brokers_at_once(len(snapshot.brokers))
+        assert 0 < count < len(brokers), f"{self}: {count} of {brokers} on one side of the bridge"
         peers = _names(sorted(brokers[count:]))
         return {str(node): list(peers) for node in sorted(brokers[:count])}
 
@@ -248,6 +250,7 @@ class MajoritiesRing(Partition):
         cuts: Cuts = {}
         for place, node in enumerate(ring):
             near = {ring[(place - seen // 2 + step) % count] for step in range(seen)}
+            assert node in near and len(near) == seen, f"{self}: broker {node} receives from {near} of {ring}"
             cuts[str(node)] = _names(sorted(set(ring) - near))
         return cuts
 

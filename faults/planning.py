@@ -61,6 +61,7 @@ def in_turn(
             steps.append(ScheduledFault(id=str(number), fault=fault, at_ms=gap, required=first_round))
             planned_ms += gap + _least_ms(fault)
     duration_ms = None if duration_s is None else round(duration_s * 1000)
+    assert sum(step.required for step in steps) == len(faults), "each of the caller's faults is required once"
     return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=duration_ms)
 
 
@@ -178,6 +179,7 @@ def random_schedule(
             gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
             steps.append(replace(step, at_ms=gap))
             planned_ms += gap + max(_least_ms(fault), 1000.0)
+    assert steps and steps[0].required, "a run without any fault proves nothing"
     notes = {"kinds": kinds, "duration_s": duration_s}
     return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes)
 
@@ -276,6 +278,7 @@ def overlapping_schedule(
         timed_step(number, at_ms, fault, 0 if isinstance(fault, Reset) else lasts_ms)
         for number, (at_ms, fault, lasts_ms) in enumerate(sorted(drawn, key=lambda row: row[0]), 1)
     )
+    assert all(0 <= step.at_ms <= duration_ms for step in steps), "a fault begins after the end of the run"
     notes = {"planned_by": "overlapping_schedule", "kinds": kinds}
     return Schedule(steps=steps, seed=seed, cap=brokers, duration_ms=duration_ms, notes=notes)
 

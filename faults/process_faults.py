@@ -40,6 +40,8 @@ def is_over(status: ProcessStatus, incarnation: int) -> bool:
 def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
     """Return the status of each affected broker, by node id."""
     incarnations = FaultState.of(injection).incarnations
+    others = incarnations.keys() - set(injection.nodes)
+    assert not others, f"{injection.fault} hit {sorted(others)}, and its brokers are {injection.nodes}"
     return {node: system.broker(node).status() for node in incarnations}
 
 

@@ -150,6 +150,7 @@ class RequestFault(Fault):
         state = RequestState.of(injection)
         if seen != state.seen:
             state.seen, state.seen_ms = seen, now_ms
+        assert state.seen_ms <= now_ms, f"{self}: a request was counted at {state.seen_ms}, after now ({now_ms})"
         full = any(int(fact["fired"]) >= self.count for fact in facts)
         idle = now_ms - state.seen_ms > COUNT_IDLE_MS
         state.done = full or idle

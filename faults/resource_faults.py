@@ -89,6 +89,7 @@ class ThrottleCpu(Pause):
         if state.begun_ms is None:
             state.begun_ms = now_ms
         passed_ms = now_ms - state.begun_ms
+        assert passed_ms >= 0, f"{self} began at {state.begun_ms}, after now ({now_ms})"
         runs = passed_ms % self.period_ms < self.share * self.period_ms
         for node, status in statuses(system, injection).items():
             if status.state == PAUSED:

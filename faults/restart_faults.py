@@ -70,6 +70,7 @@ class RollingRestart(ProcessFault):
 
     def disturbed_nodes(self, injection: Injection) -> frozenset[int]:
         """Return the broker whose turn it is."""
+        assert 0 <= RollingState.of(injection).turn <= len(injection.nodes), "a turn of no broker"
         return frozenset(injection.nodes[RollingState.of(injection).turn :][:1])
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -90,6 +91,7 @@ class RollingRestart(ProcessFault):
             system.broker(node).process.start()
         elif self._is_back(system, node, incarnations[node]):
             RollingState.of(injection).turn += 1
+            assert len(incarnations) == RollingState.of(injection).turn, "brokers are restarted one after the other"
             self._end(system, injection)
 
     def _is_back(self, system: System, node: int, incarnation: int) -> bool:
@@ -152,6 +154,7 @@ class _Start:
     """The last incarnation that was sent a signal to end: it may seem to run for a moment."""
 
     def to_json(self) -> dict[str, int]:
+        assert self.hits <= self.crashes + 1, f"{self.hits} starts were hit in {self.crashes} crashes"
         return {"crashes": self.crashes, "hits_while_starting": self.hits}
 
 
@@ -199,6 +202,7 @@ class RepeatedStart(ProcessFault):
         if state == DEAD:
             broker.process.start()
             start.hit_ms = now_ms + self.draw_alive_ms(start)
+            assert start.hit_ms >= now_ms, f"{broker} is hit before its start"
             state = broker.status().state
         if start.hit_ms is None or state in (DEAD, PAUSED):
             return
@@ -228,6 +232,7 @@ class RepeatedStart(ProcessFault):
         """Hit a broker that is starting or running."""
         start.crashes += 1
         start.hit_ms = None
+        assert broker.status().incarnation >= start.killed, f"{broker}: an earlier incarnation runs again"
         start.killed = broker.status().incarnation
         if state == RUNNING:
             self.end(broker)

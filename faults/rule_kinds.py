@@ -30,6 +30,10 @@ class RuleStatus:
     failed: str = ""
     """Why it cannot act any more, although it did not do what it was armed for."""
 
+    def __post_init__(self) -> None:
+        assert self.fired >= 0, f"a rule acted {self.fired} times"
+        assert not (self.armed and self.failed), f"a rule that can act no more ({self.failed}) is armed"
+
 
 class ArmedRule(Protocol):
     """The handle of a rule that was armed."""
@@ -70,6 +74,13 @@ class RequestRule(Rule):
     seed: int = 0
     where: Mapping[str, Any] | None = field(default=None, hash=False)
 
+    def __post_init__(self) -> None:
+        assert self.action in REQUEST_ACTIONS, f"no broker can {self.action} a request"
+        assert self.nth >= 1, f"requests are counted from 1, not from {self.nth}"
+        assert self.count >= 0, f"the rule acts on {self.count} requests"
+        assert 0 < self.probability <= 1, f"the rule acts with the probability {self.probability}"
+        assert (self.delay_ms > 0) == (self.action == "delay"), f"{self.action} has a delay of {self.delay_ms} ms"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointRule(Rule):
@@ -79,6 +90,10 @@ class FailpointRule(Rule):
     action: str
     nth: int = 1
     delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.nth >= 1, f"{self.name}: its hits are counted from 1, not from {self.nth}"
+        assert self.delay_ms >= 0, f"{self.name}: a delay of {self.delay_ms} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +110,10 @@ class DiskRule(Rule):
     nth: int = 1
     count: int = 0
     path: str = "*"
+
+    def __post_init__(self) -> None:
+        assert self.nth >= 1, f"calls of {self.operation} are counted from 1, not from {self.nth}"
+        assert self.count >= 0, f"{self.count} calls of {self.operation} fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +138,10 @@ class ClockRule(Rule):
     by_ms: int = 0
     rate: float = 1.0
     period_ms: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.rate >= 0, f"a clock cannot run backwards ({self.rate})"
+        assert self.period_ms >= 0, f"a clock changes every {self.period_ms} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,5 +221,12 @@ class RebalanceRule(Rule):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckMemberRule(Rule):
     """A member of the group reads and commits nothing; `fired` is how many partitions it is assigned."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckShareMemberRule(Rule):
+    """A member of a share group acquires records and acknowledges none; `fired` is how many it has acquired."""
 
     group: str

@@ -20,6 +20,7 @@ def arm_once(system: System, injection: Injection, rule: Rule, nodes: Iterable[i
     rules = FaultState.of(injection).rules
 
     def keep(broker: Broker) -> None:
+        assert broker.node not in rules, f"{broker} has a rule of this fault"
         rules[broker.node] = broker.rules.arm(rule)
 
     hit_once(system, injection, keep, nodes)
@@ -28,6 +29,7 @@ def arm_once(system: System, injection: Injection, rule: Rule, nodes: Iterable[i
 def armed_in(injection: Injection) -> list[tuple[int, int, ArmedRule]]:
     """Return (node id, incarnation, rule) of each rule that was armed."""
     state = FaultState.of(injection)
+    assert state.rules.keys() <= state.incarnations.keys(), "a rule is armed in an incarnation that was not noted"
     return [(node, state.incarnations[node], rule) for node, rule in state.rules.items()]
 
 

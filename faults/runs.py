@@ -11,6 +11,9 @@ TOPIC, SINK = "orders", "bills"
 ORDERS, EXACTLY_ONCE = "orders", "exactly-once"
 WORKLOADS = (ORDERS, EXACTLY_ONCE)
 """A producer and a reader; or beside them a consume-transform-produce job in several processes."""
+SHARES = "shares"
+SIMULATED_WORKLOADS = (*WORKLOADS, SHARES)
+"""Simulations also have a producer, a reader, and a share group of several processes."""
 CLASSIC, CONSUMER = "classic", "consumer"
 GROUP_PROTOCOLS = (CLASSIC, CONSUMER)
 """Values of Kafka's `group.protocol`."""

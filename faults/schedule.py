@@ -67,6 +67,9 @@ class ScheduledFault:
 
     def fired(self, injection: Injection, fired_ms: int) -> ScheduledFault:
         """Return the step with what was resolved when it fired."""
+        assert injection.id == self.id, f"step {self.id} fires as {injection.id}"
+        assert fired_ms >= 0, f"step {self.id} fires {-fired_ms} ms before the first traffic"
+        assert self.nodes is None or self.nodes == injection.nodes, f"a replay of step {self.id} hits other brokers"
         return replace(
             self,
             nodes=injection.nodes,
@@ -191,6 +194,7 @@ class Schedule:
         """Return the schedule without these steps; what waited for one of them waits for what that one waited for."""
         gone = {step.id: step for step in self.steps if step.id in ids}
         kept = [step for step in self.steps if step.id not in gone]
+        assert len(kept) + len(gone) == len(self.steps), "two steps of the schedule have one id"
         return replace(self, steps=tuple(_not_waiting_for(gone, step) for step in kept))
 
     def to_json(self) -> str:
@@ -243,6 +247,7 @@ def _not_waiting_for(gone: Mapping[str, ScheduledFault], step: ScheduledFault) -
         trigger = EVENTS if events else "traffic"
         step = replace(step, after=events, at_ms=step.at_ms + other.at_ms, trigger=trigger)
     until = tuple(event for event in step.until if event.step not in gone)
+    assert not any(event.step in gone for event in step.after), f"step {step.id} waits for a step that is gone"
     return step if until == step.until else replace(step, until=until)
 
 

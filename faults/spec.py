@@ -95,6 +95,9 @@ class Injection:
     def __post_init__(self) -> None:
         if self.state is None:
             object.__setattr__(self, "state", self.fault.state_type())
+        assert self.duration_ms >= 0, f"{self.fault} lasts {self.duration_ms} ms"
+        assert len(set(self.nodes)) == len(self.nodes), f"{self.fault} hits a broker twice: {self.nodes}"
+        assert isinstance(self.state, self.fault.state_type), f"{self.fault} has the state {type(self.state)}"
 
     def effect_within_ms(self, usual_ms: int) -> int:
         """Return how long its effect may take: the usual time, or longer for a kind that needs it."""
@@ -247,6 +250,7 @@ class Fault(abc.ABC):
             low, high = 0.3 * snapshot.session_timeout_ms, 2.5 * snapshot.session_timeout_ms
         else:
             low, high = (1000 * bound for bound in least_and_most(self.seconds))
+        assert 0 <= low <= high, f"{self}: a duration from {low} to {high} ms"
         return round(rng.uniform(low, high))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:

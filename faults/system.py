@@ -43,6 +43,7 @@ from .controls import (
     ProgramControl,
     RegistryControl,
     RuleControl,
+    ShareControl,
     has_part,
 )
 from .errors import CapabilityError
@@ -76,6 +77,7 @@ class Broker:
     links = Part[LinkControl]()
     disk = Part[DiskControl]()
     rules = Part[RuleControl]()
+    shares = Part[ShareControl]()
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -216,6 +218,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "power-loss-kept-fraction": Capability(
         _change(PartialPowerLoss), "use the local backend, or leave `kept_fraction` out"
     ),
+    "share-locks": Capability(_of_brokers(lambda broker: has_part(broker, Broker.shares)), _OWN_BROKERS),
     "registry": Capability(
         _part(System.registry), "leave zookeeper.connect empty, so that Harrow starts a registry of its own"
     ),
@@ -267,6 +270,10 @@ class ClusterSnapshot:
     """Names of the user's programs, in order."""
     dependencies: tuple[str, ...] = ()
     """Names of the user's dependencies, in order."""
+
+    def __post_init__(self) -> None:
+        assert self.running <= set(self.brokers), f"{sorted(self.running)} run, the brokers are {self.brokers}"
+        assert list(self.brokers) == sorted(set(self.brokers)), f"brokers {self.brokers} are not in order"
 
 
 def take_snapshot(

@@ -64,6 +64,8 @@ class Target:
         nodes = _role(self.role)(self, snapshot, rng)
         if not nodes:
             raise TargetError(f"{self}: no running broker plays this role at this moment")
+        assert set(nodes) <= snapshot.running - snapshot.disturbed, f"{self} drew a broker that cannot be hit: {nodes}"
+        assert len(nodes) <= brokers_at_once(self, len(snapshot.brokers)), f"{self} drew too many brokers: {nodes}"
         return tuple(sorted(nodes))
 
     def to_json(self) -> dict[str, Any]:
@@ -293,6 +295,7 @@ def _partition(target: Target, snapshot: ClusterSnapshot, rng: random.Random) ->
     number = rng.choice(sorted(partitions)) if target.partition is None else target.partition
     if number not in partitions:
         raise TargetError(f"{target}: {target.topic!r} has no partition {number}")
+    assert set(partitions[number].isr) <= set(partitions[number].replicas), f"{target}: its ISR has a stranger"
     return partitions[number]
 
 
@@ -348,6 +351,7 @@ def _one(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int,
 
 def _some(count: int, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
     able = sorted(snapshot.running - snapshot.disturbed)
+    assert count <= len(snapshot.brokers), f"{count} of {len(snapshot.brokers)} brokers"
     return tuple(rng.sample(able, count)) if 0 < count <= len(able) else ()
 
 

@@ -52,6 +52,7 @@ class TrafficWait:
     def _measure(self, now_ms: int) -> None:
         if self._window is not None:
             began_ms, has_traffic = self._window
+            assert now_ms >= began_ms, f"the clock went back from {began_ms} to {now_ms}"
             if now_ms < began_ms + LOOK_EVERY_MS:
                 return
             if has_traffic():
@@ -62,12 +63,14 @@ class TrafficWait:
 
     def gave_up(self, active: ActiveFault, facts: object, now_ms: int) -> str:
         """Return how long the fault waited in vain, as the end of a sentence; empty while it may wait."""
+        assert active.waits, f"{active.injection.fault} waits for no traffic"
         seen = progress(facts)
         wait = active.wait
         if wait is None or seen > wait.progress:
             active.wait = Wait(since_ms=now_ms, flowed_ms=self._flowed_ms, progress=seen)
             return ""
         within_ms = max(self._within_ms, active.injection.fault.effect_timeout_ms)
+        assert self._flowed_ms >= wait.flowed_ms, "the time of traffic went back"
         if self._flowed_ms - wait.flowed_ms >= within_ms:
             seconds = within_ms / 1000
             remedy = f"harrow.chaos(…, reached_within={2 * seconds:.0f})"

@@ -121,8 +121,12 @@ def _consumer_groups_once(bootstrap_servers: str) -> list[str]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    from .requests.final_groups import list_groups
+
     try:
-        return listed_groups(AdminClient(_settings(bootstrap_servers)), ATTEMPT_S)
+        found = listed_groups(AdminClient(_settings(bootstrap_servers)), ATTEMPT_S)
+        # librdkafka leaves out the groups of other protocols than consumers', such as streams groups
+        return sorted({*found, *list_groups(bootstrap_servers).states})
     except (KafkaException, TimeoutError) as error:
         raise HarrowError(f"the consumer groups could not be listed: {_reason(error)}") from error
 

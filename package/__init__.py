@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from harrow.faults import exhaust_connections as exhaust_connections
     from harrow.faults import exhaust_descriptors as exhaust_descriptors
     from harrow.faults import expire_certificate as expire_certificate
+    from harrow.faults import expire_lock as expire_lock
     from harrow.faults import expire_session as expire_session
     from harrow.faults import expire_token as expire_token
     from harrow.faults import fail_response as fail_response
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from harrow.faults import slow_start as slow_start
     from harrow.faults import strobe_clock as strobe_clock
     from harrow.faults import stuck_consumer as stuck_consumer
+    from harrow.faults import stuck_share_consumer as stuck_share_consumer
     from harrow.faults import terminate as terminate
     from harrow.faults import terminate_program as terminate_program
     from harrow.faults import throttle as throttle
@@ -122,6 +124,8 @@ _FAULTS = (
     "hijack_transactional_id",
     "rebalance_storm",
     "stuck_consumer",
+    "stuck_share_consumer",
+    "expire_lock",
     "isolate_client",
     "kill_program",
     "pause_program",
@@ -268,6 +272,7 @@ __all__ = [
     "exhaust_connections",
     "exhaust_descriptors",
     "expire_certificate",
+    "expire_lock",
     "expire_session",
     "expire_token",
     "fail_response",
@@ -327,6 +332,7 @@ __all__ = [
     "slow_start",
     "strobe_clock",
     "stuck_consumer",
+    "stuck_share_consumer",
     "table",
     "terminate",
     "terminate_program",

@@ -23,6 +23,9 @@ UNTYPED = frozenset({"Any", "object", "Row", "Result"})
 UNTYPED_SIGNATURES = {"harness/checks": 119, "harness/promises": 112, "harness/reports": 8}
 """Functions of each room whose signature has such a name: borders of JSON, Spark and the user's values."""
 
+ASSERTIONS_PER_FUNCTION = {"cluster": 0.068, "faults": 0.098, "harness": 0.042}
+"""`assert` statements for each function of a layer, nested ones too."""
+
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
     "cluster/tap/",
@@ -108,6 +111,15 @@ def test_few_signatures_are_without_types() -> None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and UNTYPED & names_of_signature(node)
         ]
         assert len(found) <= most, "\n".join(found)
+
+
+def test_assertions_per_function_do_not_fall() -> None:
+    """Where a state is written and read, its invariants are asserted; ASSERTIONS_PER_FUNCTION may only rise."""
+    for room, least in ASSERTIONS_PER_FUNCTION.items():
+        nodes = [node for path in sources(room) for node in nodes_of(tree_of(path))]
+        assertions = sum(isinstance(node, ast.Assert) for node in nodes)
+        functions = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in nodes)
+        assert assertions / functions >= least, f"{room}: {assertions} assertions in {functions} functions"
 
 
 def names_of_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

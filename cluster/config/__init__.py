@@ -9,6 +9,7 @@ log_table the part of them about logs and topics
 group_table the settings of single groups
 ssl_table the part of them about TLS
 sasl_table the part of them about SASL and delegation tokens
+share_table the part of them about share groups
 values    the settings of one broker or one topic
 """
 

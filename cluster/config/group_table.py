@@ -10,17 +10,47 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ConfigError
-from .setting import Setting, Value
+from .setting import INT_MAX, Setting, Value
 from .table import BY_NAME
 from .values import BrokerConfig
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
+SHARE_SESSION = "share.session.timeout.ms"
+SHARE_HEARTBEAT = "share.heartbeat.interval.ms"
+SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
+SHARE_RESET = "share.auto.offset.reset"
+SHARE_ISOLATION = "share.isolation.level"
+STREAMS_SESSION = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS = "streams.num.standby.replicas"
+STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
+_STREAMS = (STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY)
+
+_DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"
+"""ISO 8601, as java.time.Duration reads it."""
 
 GROUP_SETTINGS: Mapping[str, Setting] = {
-    name: replace(BY_NAME[f"group.{name}"], name=name) for name in (SESSION, HEARTBEAT)
+    **{
+        name: replace(BY_NAME[f"group.{name}"], name=name)
+        for name in (SESSION, HEARTBEAT, SHARE_SESSION, SHARE_HEARTBEAT, *_STREAMS)
+    },
+    SHARE_LOCK_DURATION: replace(BY_NAME[f"group.{SHARE_LOCK_DURATION}"], name=SHARE_LOCK_DURATION, high=INT_MAX),
+    SHARE_RESET: Setting(
+        name=SHARE_RESET,
+        default="latest",
+        doc="where a share group begins to read a partition: earliest, latest, by_duration: and an ISO 8601 duration",
+        pattern=f"(?i:earliest|latest|{_DURATION})",
+    ),
+    SHARE_ISOLATION: Setting(
+        name=SHARE_ISOLATION,
+        default="read_uncommitted",
+        doc="whether a share group gets records of transactions that are open or were aborted",
+        choices=("read_committed", "read_uncommitted"),
+    ),
 }
-"""A group that does not set one of these has the broker's value, under the name `group.` and this name."""
+"""A group that does not set a number has the broker's value, under the name `group.` and this name; a text that is not
+set has its default."""
 
 
 def parse_group_settings(raw: Mapping[str, object]) -> dict[str, Value]:
@@ -37,14 +67,31 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     given = parse_group_settings(raw)
     values = {
         name: value if isinstance(value := given.get(name), int) else broker.number(f"group.{name}")
-        for name in GROUP_SETTINGS
+        for name, setting in GROUP_SETTINGS.items()
+        if isinstance(setting.default, int)
     }
-    for name in (HEARTBEAT, SESSION):
+    for name in (
+        *(HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION),
+        *(STREAMS_HEARTBEAT, STREAMS_SESSION),
+    ):
         kind, short = name.split(".", 1)
         least, most = f"group.{kind}.min.{short}", f"group.{kind}.max.{short}"
         if values[name] < broker.number(least):
             raise ConfigError(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.number(most):
             raise ConfigError(f"{name} must be less than or equal to {most}")
-    if values[SESSION] <= values[HEARTBEAT]:
-        raise ConfigError(f"{SESSION} must be greater than {HEARTBEAT}")
+    most = "group.streams.max.standby.replicas"
+    if values[STREAMS_STANDBYS] > broker.number(most):
+        raise ConfigError(f"{STREAMS_STANDBYS} must be less than or equal to {most}")
+    for session, heartbeat in (
+        (SESSION, HEARTBEAT),
+        (SHARE_SESSION, SHARE_HEARTBEAT),
+        (STREAMS_SESSION, STREAMS_HEARTBEAT),
+    ):
+        if values[session] <= values[heartbeat]:
+            raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def group_text(config: BrokerConfig, group_id: str, name: str) -> str:
+    """The text that is set for one group under the name of a group's setting, else the default of that setting."""
+    return str(config.groups.get(group_id, {}).get(name, GROUP_SETTINGS[name].default))

@@ -18,6 +18,7 @@ from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS, TOKEN_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
+from .share_table import SHARE_SETTINGS
 from .ssl_table import SSL_SETTINGS
 
 LISTENER_PREFIX = "listener.name."
@@ -192,10 +193,22 @@ SETTINGS: tuple[Setting, ...] = (
         doc="allowed assignors; the first is the default",
         kind="list",
     ),
+    int_setting("group.streams.session.timeout.ms", 45_000, "session timeout of streams groups", low=1),
+    int_setting("group.streams.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1),
+    int_setting("group.streams.max.session.timeout.ms", 60_000, "longest such session timeout", low=1),
+    int_setting("group.streams.heartbeat.interval.ms", 5_000, "how often such members send heartbeats", low=1),
+    int_setting("group.streams.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
+    int_setting("group.streams.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
+    int_setting("group.streams.max.size", INT_MAX, "most members of a streams group", low=1),
+    int_setting("group.streams.num.standby.replicas", 0, "standbys of each task of a streams group", low=0),
+    int_setting("group.streams.max.standby.replicas", 2, "most such standbys", low=0),
+    int_setting(
+        "group.streams.initial.rebalance.delay.ms", 3_000, "how long an empty streams group waits for members", low=0
+    ),
     Setting(
         name="group.coordinator.rebalance.protocols",
         default="classic,consumer,streams",
-        doc="protocols of groups that the coordinator serves; classic is always among them, and streams are not served",
+        doc="protocols of groups that the coordinator serves; classic is always among them",
         kind="list",
         choices=("classic", "consumer", "streams"),
         pattern=r"(.*,)?classic(,.*)?",
@@ -206,6 +219,7 @@ SETTINGS: tuple[Setting, ...] = (
         "may groups change between the classic and the consumer protocol while members live",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
+    *SHARE_SETTINGS,
     # transactions
     int_setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1),
     Setting(

@@ -66,6 +66,8 @@ class ControllerContext:
 
         A broker with a newer registration has restarted: its shutdown is over.
         """
+        unknown = self.shutting_down - self.brokers.keys()
+        assert not unknown, f"brokers {unknown} shut down and are not registered"
         return {
             node for node in self.shutting_down if node in brokers and brokers[node].epoch == self.brokers[node].epoch
         }

@@ -79,6 +79,8 @@ class PartitionWriter:
             if state is None or proposal is None:
                 continue
             assert proposal.version == state.version, f"{tp}: not decided on {state}: {proposal}"
+            same = proposal.leader == state.leader and proposal.leader_epoch == state.leader_epoch
+            assert same or proposal.leader_epoch > state.leader_epoch, f"{tp}: {state} became {proposal} in its epoch"
             if proposal.leader not in (NO_NODE, *state.isr):
                 self._trace_unclean(tp, state, proposal)
             decided.append((tp, replace(proposal, controller_epoch=self._won.epoch)))
@@ -126,6 +128,7 @@ class PartitionWriter:
         for (tp, state), stat in zip(chunk, stats, strict=True):
             before = self._context.partitions.get(tp)
             assert before is None or stat.version > before.version, f"{tp}: {before} became {stat}"
+            assert before is None or state.leader_epoch >= before.leader_epoch, f"{tp}: {before} became {state}"
             self._context.partitions[tp] = replace(state, version=stat.version, written=stat.mzxid)
         return [tp for tp, _ in chunk]
 
@@ -172,6 +175,9 @@ class PartitionWriter:
         return []
 
     def _set_topic(self, topic: str, planned: Mapping[TopicPartition, PlannedAssignment]) -> Set:
+        assert all(tp.topic == topic for tp in planned), (
+            f"the node of {topic} would get partitions of others: {[*planned]}"
+        )
         rows = self._context.topic_assignment(topic)
         rows |= {tp.partition: assignment for tp, (assignment, _) in planned.items()}
         data = topic_json(self._context.topics.get(topic), rows)

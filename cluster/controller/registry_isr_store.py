@@ -53,6 +53,7 @@ class RegistryIsrStore:
         """
         assert expected_version >= 0, f"{tp}: an ISR is written at the version that was read"
         assert leader in isr, f"{tp}: leader {leader} proposes ISR {list(isr)} without itself"
+        assert len(set(isr)) == len(isr), f"{tp}: a replica stands twice in ISR {list(isr)}"
         path = state_path(tp)
         data = state_json(leader, leader_epoch, isr, controller_epoch)
         try:
@@ -69,6 +70,7 @@ class RegistryIsrStore:
                     raise IsrMemberChangedError(what) from error
                 return None
             version = node[1].version
+        assert version == expected_version + 1, f"{tp}: version {version} written over {expected_version}"
         self._notify_later(tp)
         return version
 

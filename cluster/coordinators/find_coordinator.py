@@ -9,6 +9,7 @@ instead of trying without end. Source: Kafka's KafkaApis.getCoordinator, AutoTop
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -36,6 +37,8 @@ BATCHED_KEYS_FROM = 4
 
 SHARE_FROM = 6
 """First version that may ask for share coordinators, which brokers do (KIP-932)."""
+SHARE_KEY = re.compile(r"[^:]*[^:\s][^:]*:[A-Za-z0-9_-]{22}:-?\d+")
+"""Source: Kafka's SharePartitionKey.validate."""
 
 
 class CoordinatorType(IntEnum):
@@ -143,6 +146,9 @@ class FindCoordinator:
         topic = self._served.get(key_type)
         if topic is None:
             message = NOT_SERVED.get(key_type, f"unknown coordinator type {key_type}")
+            return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
+        if key_type == CoordinatorType.SHARE and not (request.version >= SHARE_FROM and SHARE_KEY.fullmatch(key)):
+            message = f"the key of a share coordinator is group:topic id:partition, from version {SHARE_FROM} on"
             return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
         count = self._metadata.partition_count(topic.name)
         if count == 0:

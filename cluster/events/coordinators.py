@@ -66,6 +66,16 @@ class TransactionChanged(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStatesLoaded(TraceEvent):
+    """A share coordinator loaded a partition with states of share-partitions."""
+
+    EVENT: ClassVar[str] = "share-states.loaded"
+    partition: int
+    states: int
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsLoaded(TraceEvent):
     """A coordinator loaded a partition with transactions."""
 

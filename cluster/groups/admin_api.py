@@ -8,6 +8,8 @@ Source: Kafka's GroupMetadataManager and GroupCoordinatorService.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..authorizer import CLUSTER, Operation, ResourceType
@@ -20,12 +22,17 @@ from .group_shard import GroupShard, metadata_tombstones
 from .hosted_group import HostedGroup
 from .records import CONSUMER_PROTOCOL, encode_offset_key
 from .service import GroupService
+from .share.initialization import delete_all
+from .share.share_group import ShareGroup
+from .share.share_records import StatePartitionsRecord
+from .share.share_state import ShareDraft
+from .share_hosting import Errors
 from .states import GroupState
 
 if TYPE_CHECKING:
     from ..wire.request import Request
 
-CLASSIC_TYPE, CONSUMER_TYPE = "classic", "consumer"
+CLASSIC_TYPE, CONSUMER_TYPE, SHARE_TYPE, STREAMS_TYPE = "classic", "consumer", "share", "streams"
 """Kafka's types of groups."""
 UNKNOWN_GROUP_ERROR_FROM = 6
 
@@ -69,7 +76,7 @@ class GroupAdminApi:
             _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
-        if hosted is None or hosted.consumer is not None:
+        if hosted is None or not hosted.is_classic:
             missing = request.version >= UNKNOWN_GROUP_ERROR_FROM
             code = ErrorCode.group_id_not_found if missing else ErrorCode.none
             reason = "not found" if hosted is None else "is not a classic group"
@@ -123,7 +130,10 @@ class GroupAdminApi:
             except KafkaError as error:
                 add_result(name, error.code)
             else:
-                self._delete(shard, hosted, add_result)
+                if hosted.share is None:
+                    self._delete(shard, hosted, add_result)
+                else:
+                    self._delete_share(shard, hosted, hosted.share, add_result)
         if not names:
             _respond_to_delete(request, {})
 
@@ -134,6 +144,32 @@ class GroupAdminApi:
         if not hosted.is_empty:
             raise KafkaError(ErrorCode.non_empty_group)
         return shard, hosted
+
+    def _delete_share(self, shard: GroupShard, hosted: HostedGroup, group: ShareGroup, add_result: Any) -> None:
+        """The delivery states go first; a group whose states stay, stays."""
+        view, name = self._service.share_rules.view, hosted.group_id
+
+        def plan(draft: ShareDraft) -> Callable[[], None]:
+            if draft.state.members:
+                raise KafkaError(ErrorCode.non_empty_group)
+            if draft.state.shares is None:
+                return partial(states_deleted, {})
+            state, partitions = delete_all(draft.state.shares, view)
+            draft.add(StatePartitionsRecord(state))
+            return partial(shard.share_hosting.delete, name, partitions, states_deleted)
+
+        def states_deleted(errors: Errors) -> None:
+            if errors:
+                add_result(name, next(iter(errors.values())).code)
+                return
+            try:
+                _, found = self._deletable(name)
+            except KafkaError as error:
+                add_result(name, error.code)
+            else:
+                self._delete(shard, found, add_result)
+
+        group.submit(plan, lambda error: add_result(name, error.code))
 
     def _delete(self, shard: GroupShard, hosted: HostedGroup, add_result: Any) -> None:
         group_id = hosted.group.group_id
@@ -150,8 +186,12 @@ class GroupAdminApi:
 
 def _listed(hosted: HostedGroup) -> dict[str, str]:
     consumer, group = hosted.consumer, hosted.group
-    if consumer is not None:
+    if hosted.share is not None:
+        protocol_type, state, kind = SHARE_TYPE, hosted.share.state.value, SHARE_TYPE
+    elif consumer is not None:
         protocol_type, state, kind = CONSUMER_PROTOCOL, consumer.state.value, CONSUMER_TYPE
+    elif hosted.streams is not None:
+        protocol_type, state, kind = STREAMS_TYPE, hosted.streams.state.value, STREAMS_TYPE
     else:
         protocol_type = group.members.protocol_type or ""
         state, kind = group.state.value, CLASSIC_TYPE

@@ -67,6 +67,7 @@ class GroupMembers:
         """Add a member; the first member sets the protocol type and is the leader."""
         if not self._members:
             self.protocol_type = protocol_type
+        assert member.member_id not in self._members, f"{member.member_id} is a member already"
         self._members[member.member_id] = member
         if member.group_instance_id is not None:
             self._static_ids[member.group_instance_id] = member.member_id
@@ -85,6 +86,9 @@ class GroupMembers:
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member a new id; a leader stays the leader."""
         assert member.group_instance_id is not None, "only static members are renamed"
+        assert member_id not in self._members, f"{member.member_id} gets the id of another member, {member_id}"
+        holder = self._static_ids.get(member.group_instance_id)
+        assert holder == member.member_id, f"{member.group_instance_id} is held by {holder}, not {member.member_id}"
         del self._members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id

@@ -35,12 +35,21 @@ from .offset_expiration import OffsetRetention, is_removable
 from .rebalance import GroupLimits
 from .records import OffsetValue, encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
+from .share.limits import ShareRules
+from .share.record_formats import encode_share_records
+from .share.share_state import share_tombstones
+from .share_hosting import ShareHosting
 from .states import GroupState
 from .stored_group import group_record
+from .streams.group_state import group_tombstones as streams_tombstones
+from .streams.heartbeats import StreamsRules
+from .streams.record_formats import encode_all as encode_streams
+from .streams_hosting import StreamsHosting
 from .tapped_states import classic_state
 from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
 
 if TYPE_CHECKING:
+    from ..share_coordinator.persister import Persister
     from ..wire.batches import Record
     from .deadlines import GroupDeadlines
 
@@ -59,6 +68,10 @@ class GroupEnvironment:
     host: Host
     limits: GroupLimits
     consumer_rules: ConsumerRules
+    share_rules: ShareRules
+    persister: Persister | None
+    """Keeps the delivery states of share groups; None: no share group is served."""
+    streams_rules: StreamsRules
     retention: OffsetRetention
     deadlines: GroupDeadlines
 
@@ -74,6 +87,10 @@ class GroupShard:
         self._retention = environment.retention
         self.consumer_hosting = ConsumerHosting(self, environment.host, environment.consumer_rules, environment.limits)
         """The consumer groups of KIP-848 among the groups."""
+        self.share_hosting = ShareHosting(self, environment.host, environment.share_rules, environment.persister)
+        """The share groups of KIP-932 among the groups."""
+        self.streams_hosting = StreamsHosting(self, environment.host, environment.streams_rules, environment.limits)
+        """The streams groups of KIP-1071 among them."""
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
 
@@ -96,11 +113,19 @@ class GroupShard:
         self._groups = self._replayed.build(self._limits, self._host.clock.wall_ms())
         for group_id, data in self._replayed.consumer_groups().items():
             self.consumer_hosting.restore(self._groups[group_id], data)
+        for group_id, shared in self._replayed.share_groups().items():
+            self.share_hosting.restore(self._groups[group_id], shared)
+        for group_id, streams in self._replayed.streams_groups().items():
+            self.streams_hosting.restore(self._groups[group_id], streams)
         self._replayed = ReplayedGroups()
         for hosted in self:
             self.run(hosted, hosted.group.start_sessions(now_ms))
             if hosted.consumer is not None:
                 self.consumer_hosting.loaded(hosted.consumer)
+            if hosted.share is not None:
+                hosted.share.start()
+            if hosted.streams is not None:
+                self.streams_hosting.loaded(hosted.streams)
         self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(GroupsLoaded(partition=self.shard.number, groups=len(self._groups), took_ms=took_ms))
@@ -109,6 +134,8 @@ class GroupShard:
         """Close every group."""
         for hosted in self:
             self.consumer_hosting.end(hosted)
+            self.share_hosting.end(hosted)
+            self.streams_hosting.end(hosted)
             self.run(hosted, hosted.group.close(ErrorCode.not_coordinator))
 
     # ---- groups ------------------------------------------------------------------------------------
@@ -135,6 +162,8 @@ class GroupShard:
             f"group {hosted.group_id} is deleted while it is {hosted.group.state.value}"
         )
         self.consumer_hosting.end(hosted)
+        self.share_hosting.end(hosted)
+        self.streams_hosting.end(hosted)
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
@@ -179,8 +208,14 @@ class GroupShard:
             if gone:
                 self._write_tombstones(hosted, gone, and_group=False)
 
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Forget the share-partitions of topics that were deleted."""
+        for hosted in self:
+            if hosted.share is not None:
+                self.share_hosting.topics_deleted(hosted.share, names)
+
     def _write_tombstones(self, hosted: HostedGroup, gone: Sequence[TopicPartition], *, and_group: bool) -> None:
-        group_id, generation, consumer = hosted.group_id, hosted.group.generation, hosted.consumer
+        group_id, kind = hosted.group_id, (hosted.group.generation, hosted.consumer, hosted.streams)
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is not ErrorCode.none:
@@ -189,7 +224,7 @@ class GroupShard:
                 return
             for delta, tp in enumerate(gone):
                 hosted.offsets.remove(tp, Offset(base_offset + delta))
-            same_group = (hosted.group.generation, hosted.consumer) == (generation, consumer)
+            same_group = (hosted.group.generation, hosted.consumer, hosted.streams) == kind
             unchanged = same_group and is_removable(hosted, 0)
             if and_group and unchanged and self.find(group_id) is hosted:
                 self.remove(hosted)
@@ -222,7 +257,7 @@ class GroupShard:
         tap, epoch, group = self._host.tap, self.shard.first_leader_epoch, hosted.group
         hosted.tapped.report(tap, group, epoch)
         # a shard that is not active has given the group, with its members, to another broker
-        if hosted.consumer is None and self.shard.is_active:
+        if hosted.is_classic and self.shard.is_active:
             hosted.tapped_state.report(
                 tap, group.group_id, classic_state(group), partition=self.shard.number, leader_epoch=epoch
             )
@@ -296,6 +331,10 @@ def metadata_tombstones(hosted: HostedGroup) -> Sequence[KeyValue]:
     """Tombstones of everything that the log has of the group besides its offsets."""
     if hosted.consumer is not None:
         return encode_all(hosted.group_id, group_tombstones(hosted.consumer.data))
+    if hosted.share is not None:
+        return encode_share_records(hosted.group_id, share_tombstones(hosted.share.data))
+    if hosted.streams is not None:
+        return encode_streams(hosted.group_id, streams_tombstones(hosted.streams.data))
     return [(encode_group_key(hosted.group_id), None)]
 
 

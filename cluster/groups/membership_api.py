@@ -149,10 +149,18 @@ class MembershipApi:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             hosted = shard.create(body.group_id)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
         if hosted.consumer is not None and hosted.is_empty:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             shard.consumer_hosting.remove_empty(hosted)
+        if hosted.streams is not None:
+            if not hosted.is_empty:
+                raise KafkaError(ErrorCode.inconsistent_group_protocol)
+            if body.member_id != NO_MEMBER:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            shard.streams_hosting.remove_empty(hosted)
         return shard, hosted
 
     def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:

@@ -9,6 +9,7 @@ it is in progress:
 | Empty, with a protocol type               | when the group became Empty; the commit where unknown | all             |
 | Stable, `consumer`, subscriptions known   | the commit                                            | not subscribed  |
 | consumer group (KIP-848)                  | the commit                                            | not subscribed  |
+| streams group (KIP-1071)                  | the commit                                            | not a source    |
 | any other                                 | none: nothing expires                                 |                 |
 
 An offset that was committed with an expiration time of its own (OffsetCommit v2 to v4) expires then instead.
@@ -66,7 +67,7 @@ class OffsetRetention:
 
     def _base_time(self, hosted: HostedGroup) -> BaseTime | None:
         group = hosted.group
-        if hosted.consumer is not None:
+        if hosted.consumer is not None or hosted.streams is not None:
             return _commit_time
         if group.members.protocol_type is None:
             return _commit_time
@@ -80,7 +81,12 @@ class OffsetRetention:
 
 
 def is_removable(hosted: HostedGroup, expired: int) -> bool:
-    """True for an Empty group that has no offsets besides the `expired` ones, and waits for nothing."""
+    """True for an Empty group that has no offsets besides the `expired` ones, and waits for nothing.
+
+    A share group has no offsets here and stays until it is deleted, as in Kafka.
+    """
+    if hosted.share is not None:
+        return False
     group, offsets = hosted.group, hosted.offsets
     waits = offsets.in_flight or group.next_deadline_ms() is not None
     return hosted.is_empty and len(offsets) == expired and not waits

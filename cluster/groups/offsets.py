@@ -127,6 +127,7 @@ class GroupOffsets:
         rows = list(partitions)
         self.end(rows)
         for tp in rows:
+            assert self._written_in_transaction[tp] > 0, f"{tp}: a commit in a transaction ended that never began"
             self._written_in_transaction[tp] -= 1
             if not self._written_in_transaction[tp]:
                 del self._written_in_transaction[tp]

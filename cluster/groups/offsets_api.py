@@ -37,6 +37,8 @@ from .offset_rows import (
 from .offsets import GroupOffsets
 from .records import CONSUMER_PROTOCOL, OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
+from .streams.member_checks import check_commit as check_streams_commit
+from .streams.member_checks import check_fetch as check_streams_fetch
 from .subscriptions import subscribed_topics
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ class OffsetsApi:
             self._respond_to_commit(request, body, errors)
             return
         try:
-            shard, hosted = self._committer(body, request.version)
+            accepted = [tp for known, (tp, _) in zip(errors, rows, strict=True) if known is ErrorCode.none]
+            shard, hosted = self._committer(body, request.version, accepted)
         except KafkaError as error:
             self._respond_to_commit(request, body, [known or error.code for known in errors])
             return
@@ -87,7 +90,9 @@ class OffsetsApi:
         else:
             self._respond_to_commit(request, body, errors)
 
-    def _committer(self, body: Any, version: int) -> tuple[GroupShard, HostedGroup]:
+    def _committer(
+        self, body: Any, version: int, partitions: Sequence[TopicPartition]
+    ) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(body.group_id)
         generation = body.generation_id_or_member_epoch
         if hosted is None:
@@ -95,8 +100,13 @@ class OffsetsApi:
                 since_848 = version >= MEMBER_EPOCH_FROM
                 raise KafkaError(ErrorCode.group_id_not_found if since_848 else ErrorCode.illegal_generation)
             hosted = shard.create(body.group_id)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
         if hosted.consumer is not None:
             check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version)
+            return shard, hosted
+        if hosted.streams is not None:
+            check_streams_commit(hosted.streams.data, body.group_id, body.member_id, generation, version, partitions)
             return shard, hosted
         now_ms = self._service.host.clock.monotonic_ms()
         instance = getattr(body, "group_instance_id", None)
@@ -228,6 +238,8 @@ class OffsetsApi:
             _, hosted = self._service.find(group_id)
             if hosted is not None and hosted.consumer is not None:
                 check_fetch(hosted.consumer.data, group_id, member_id, epoch)
+            if hosted is not None and hosted.streams is not None:
+                check_streams_fetch(hosted.streams.data, group_id, member_id, epoch)
         except KafkaError as error:
             return error.code, GroupOffsets()
         return ErrorCode.none, GroupOffsets() if hosted is None else hosted.offsets
@@ -280,6 +292,8 @@ class OffsetsApi:
         shard, hosted = self._service.find_named(group_id)
         if hosted is None:
             raise KafkaError(ErrorCode.group_id_not_found)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return shard, hosted
 
 

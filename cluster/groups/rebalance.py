@@ -126,6 +126,8 @@ class RebalancingGroup:
         self._begin_generation(now_ms)
 
     def _begin_generation(self, now_ms: int) -> None:
+        assert self.state is PREPARING, f"{self.group_id}: a generation begins in {self.state}"
+        assert self._join_deadline_ms is None, f"{self.group_id}: a generation begins, and its join still waits"
         self.generation += 1
         self._pending_syncs.clear()
         if not self.members:
@@ -135,6 +137,8 @@ class RebalancingGroup:
             self._effects.append(WriteGroupMetadata(generation=self.generation))
             return
         self.protocol_name = self.members.select_protocol()
+        leader = self.members.leader
+        assert leader in self.members, f"{self.group_id}: generation {self.generation} with leader {leader}"
         self._transition(COMPLETING)
         for member in self.members:
             member.is_new = False

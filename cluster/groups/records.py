@@ -8,8 +8,9 @@ int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-p
                                                                    since, members}
 
 Value versions 0 to 3 are read, of offsets also version 4, which Kafka 4.2 writes; a null value is a tombstone. Keys of
-consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; keys of
-other types (share and streams groups) decode to None.
+consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; those of share
+groups (KIP-932) to `ShareKey` (`share/record_formats.py`), those of streams groups (KIP-1071) to `StreamsKey`
+(`streams/record_formats.py`).
 
 May fail: `RecordFormatError` for bytes that are no such record; the coordinator loader reports and skips the record.
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
@@ -22,10 +23,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..coordinators import RecordFormatError
+from ..coordinators.flexible_fields import FlexibleReader
+from ..coordinators.record_fields import FieldReader, FieldWriter
 from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
-from .flexible_fields import FlexibleReader
-from .record_fields import FieldReader, FieldWriter
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose subscriptions and assignments the broker can read."""
@@ -35,6 +36,11 @@ GROUP_KEY_VERSION = 2
 CONSUMER_KEYS = frozenset((3, 4, 5, 6, 7, 8, 16))
 CONSUMER_KEYS_WITH_NAME = frozenset((5, 7, 8, 16))
 """Keys with a member id or a regular expression."""
+SHARE_KEYS = frozenset((10, 11, 12, 13, 14, 15))
+SHARE_KEYS_WITH_NAME = frozenset((10, 13, 14))
+STREAMS_KEYS = frozenset((17, 19, 20, 21, 22, 23))
+STREAMS_KEYS_WITH_NAME = frozenset((19, 21, 22))
+"""Keys with a member id."""
 VALUE_VERSION = 3
 FLEXIBLE_VALUE_VERSION = 4
 """Version of an offset's value with varint lengths, and the topic's id as a tagged field."""
@@ -105,6 +111,24 @@ class ConsumerKey(NamedTuple):
     """Member id or regular expression; "" where the type has none."""
 
 
+class ShareKey(NamedTuple):
+    """Key of a record of a share group."""
+
+    group: str
+    kind: int
+    name: str
+    """Member id; "" where the type has none."""
+
+
+class StreamsKey(NamedTuple):
+    """Key of a record of a streams group."""
+
+    group: str
+    kind: int
+    name: str
+    """Member id; "" where the type has none."""
+
+
 class _Writer(FieldWriter):
     """Appends fields of the classic format."""
 
@@ -158,7 +182,7 @@ def encode_group_key(group: str) -> bytes:
     return out.bytes()
 
 
-def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
+def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | ShareKey | StreamsKey | None:
     """The key of a record; None for types of other groups."""
     reader = RecordReader(key)
     version = reader.i16()
@@ -170,6 +194,12 @@ def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
         group = reader.string()
         name = reader.string() if version in CONSUMER_KEYS_WITH_NAME else ""
         return ConsumerKey(group, version, name)
+    if version in SHARE_KEYS:
+        group = reader.string()
+        return ShareKey(group, version, reader.string() if version in SHARE_KEYS_WITH_NAME else "")
+    if version in STREAMS_KEYS:
+        group = reader.string()
+        return StreamsKey(group, version, reader.string() if version in STREAMS_KEYS_WITH_NAME else "")
     return None
 
 

@@ -26,11 +26,20 @@ from .records import (
     GroupValue,
     OffsetKey,
     OffsetValue,
+    ShareKey,
+    StreamsKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
+from .share.record_formats import decode_share_record
+from .share.share_records import ShareEpochRecord, ShareRecord
+from .share.share_state import ShareGroupData
 from .stored_group import restore_group
+from .streams.group_records import GroupEpochRecord as StreamsEpochRecord
+from .streams.group_records import StreamsRecord
+from .streams.group_state import StreamsData
+from .streams.record_formats import decode_record as decode_streams
 
 
 class ReplayedGroups:
@@ -40,6 +49,8 @@ class ReplayedGroups:
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[OffsetValue, Offset]]] = {}
         self._consumer: dict[str, GroupData] = {}
+        self._share: dict[str, ShareGroupData] = {}
+        self._streams: dict[str, StreamsData] = {}
         self._pending: dict[int, dict[OffsetKey, tuple[OffsetValue, Offset]]] = {}
 
     def apply(self, record: Record, producer_id: int | None = None) -> None:
@@ -56,6 +67,10 @@ class ReplayedGroups:
             self._apply_classic(key.group, record)
         elif isinstance(key, ConsumerKey):
             self._apply_consumer(key, decode_record(key.kind, key.name, record.value))
+        elif isinstance(key, ShareKey):
+            self._apply_share(key, decode_share_record(key.kind, key.name, record.value))
+        elif isinstance(key, StreamsKey):
+            self._apply_streams(key, decode_streams(key.kind, key.name, record.value))
 
     def _apply_classic(self, group_id: str, record: Record) -> None:
         if record.value is None:
@@ -65,6 +80,8 @@ class ReplayedGroups:
         # The later type counts: the tombstones of an Empty consumer group may be missing.
         if group_id in self._consumer and not self._consumer[group_id].members:
             del self._consumer[group_id]
+        if group_id in self._streams and not self._streams[group_id].members:
+            del self._streams[group_id]
 
     def _apply_consumer(self, key: ConsumerKey, record: ConsumerRecord) -> None:
         data = self._consumer.get(key.group)
@@ -76,6 +93,34 @@ class ReplayedGroups:
             del self._consumer[key.group]
         elif isinstance(record, GroupEpochRecord):
             self._groups.pop(key.group, None)
+
+    def _apply_share(self, key: ShareKey, record: ShareRecord) -> None:
+        data = self._share.get(key.group)
+        if data is None and record.value is None:
+            return  # compaction removed what the tombstone is for
+        data = self._share.setdefault(key.group, ShareGroupData())
+        data.apply(record)
+        if isinstance(record, ShareEpochRecord) and record.value is None:
+            del self._share[key.group]
+
+    def share_groups(self) -> dict[str, ShareGroupData]:
+        """The share groups of KIP-932; `build` has made a hosted group for each."""
+        return self._share
+
+    def _apply_streams(self, key: StreamsKey, record: StreamsRecord) -> None:
+        data = self._streams.get(key.group)
+        if data is None and record.value is None:
+            return  # compaction removed what the tombstone is for
+        data = self._streams.setdefault(key.group, StreamsData())
+        data.apply(record)
+        if isinstance(record, StreamsEpochRecord):
+            self._groups.pop(key.group, None)
+            if record.value is None:
+                del self._streams[key.group]
+
+    def streams_groups(self) -> dict[str, StreamsData]:
+        """The streams groups of KIP-1071; `build` has made a hosted group for each."""
+        return self._streams
 
     def consumer_groups(self) -> dict[str, GroupData]:
         """The consumer groups of KIP-848; `build` has made a hosted group for each."""
@@ -107,7 +152,8 @@ class ReplayedGroups:
         with_offsets = [group_id for group_id, rows in self._offsets.items() if rows]
         pending = [key.group for rows in self._pending.values() for key in rows]
         hosted: dict[str, HostedGroup] = {}
-        for group_id in dict.fromkeys([*self._groups, *self._consumer, *with_offsets, *pending]):
+        special = [*self._consumer, *self._share, *self._streams]
+        for group_id in dict.fromkeys([*self._groups, *special, *with_offsets, *pending]):
             group = Group(group_id, limits)
             value = self._groups.get(group_id)
             since_ms: int | None = wall_ms

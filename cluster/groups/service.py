@@ -21,17 +21,28 @@ from .group_shard import GroupEnvironment, GroupShard
 from .hosted_group import HostedGroup
 from .offset_expiration import OffsetRetention
 from .rebalance import GroupLimits
+from .share.limits import share_rules
+from .streams.heartbeats import StreamsRules
+from .streams.limits import streams_rules
 
 if TYPE_CHECKING:
     from ..ids import TopicPartition
     from ..metadata import MetadataCache
     from ..replication import ReplicaManager
+    from ..share_coordinator.persister import Persister
 
 
 class GroupService:
     """The groups that this broker coordinates."""
 
-    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        persister: Persister | None = None,
+    ) -> None:
         self.host = host
         self.config = config
         self.cache = cache
@@ -49,9 +60,17 @@ class GroupService:
             view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms, group_number=config.group_number
         )
         """What the rules of consumer groups need (KIP-848)."""
+        self.streams_rules: StreamsRules = streams_rules(config, cache)
+        """What the rules of streams groups need (KIP-1071)."""
         protocols = config.text("group.coordinator.rebalance.protocols").split(",")
         self.serves_consumers = "consumer" in protocols
         """False where the settings switch the consumer protocol off."""
+        self.share_rules = share_rules(config, cache)
+        """What the rules of share groups need (KIP-932)."""
+        self.persister = persister
+        """Keeps the delivery states of share groups; None: their requests get UNSUPPORTED_VERSION."""
+        self.serves_streams = "streams" in protocols
+        """False where the settings switch the streams protocol off."""
         self.topics_version = 0
         """Changes with every change of the cluster's topics."""
         cache.on_update.append(self._topics_changed)
@@ -59,6 +78,9 @@ class GroupService:
         self._environment = GroupEnvironment(
             host=host,
             consumer_rules=self.consumer_rules,
+            share_rules=self.share_rules,
+            persister=persister,
+            streams_rules=self.streams_rules,
             deadlines=self.deadlines,
             retention=OffsetRetention(
                 retention_ms=config.number("offsets.retention.minutes") * 60_000,
@@ -74,8 +96,10 @@ class GroupService:
         self.topics_version += 1
 
     def _delete_offsets(self, partitions: Collection[TopicPartition]) -> None:
+        names = frozenset(tp.topic for tp in partitions)
         for shard in self.shards():
             shard.delete_offsets(partitions)
+            shard.topics_deleted(names)
 
     def new_uuid(self) -> str:
         """A random id in the form of a version 4 UUID."""

@@ -19,6 +19,10 @@ def subscribed_topics(hosted: HostedGroup) -> frozenset[str] | None:
     """
     if hosted.consumer is not None:
         return topics_of_consumers(hosted.consumer.data)
+    if hosted.streams is not None:
+        data = hosted.streams.data
+        rows = () if data.topology is None or not data.members else data.topology.subtopologies
+        return frozenset(topic for row in rows for topic in row.inputs())
     group = hosted.group
     if group.state is GroupState.EMPTY:
         return frozenset()

@@ -35,6 +35,7 @@ from .offset_rows import check_metadata, errors_by_topic, offset_rows, offset_va
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
+from .streams.member_checks import check_transactional as check_streams_transactional
 from .write_errors import OFFSET_ERRORS
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class TransactionalOffsetsApi:
             return
         try:
             await self._verify(body, request.version)
-            shard, hosted = self._committer(body, request.version)
+            accepted = [tp for known, (tp, _) in zip(refused, rows, strict=True) if known is ErrorCode.none]
+            shard, hosted = self._committer(body, request.version, accepted)
         except KafkaError as error:
             self._respond(request, body, [known or error.code for known in refused])
             return
@@ -134,7 +136,9 @@ class TransactionalOffsetsApi:
         if error is not ErrorCode.none:
             raise KafkaError(_error_for_client(error, version))
 
-    def _committer(self, body: Any, version: int) -> tuple[GroupShard, HostedGroup]:
+    def _committer(
+        self, body: Any, version: int, partitions: Sequence[TopicPartition]
+    ) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(body.group_id)
         generation = _generation(body)
         if hosted is None:
@@ -144,6 +148,8 @@ class TransactionalOffsetsApi:
             return shard, shard.create(body.group_id)
         member_id = getattr(body, "member_id", NO_MEMBER)
         instance = getattr(body, "group_instance_id", None)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
         if hosted.consumer is not None:
             data = hosted.consumer.data
             try:
@@ -152,6 +158,10 @@ class TransactionalOffsetsApi:
                 if refused.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
                     raise KafkaError(ErrorCode.illegal_generation) from None
                 raise
+            return shard, hosted
+        if hosted.streams is not None:
+            data_of_streams, member = hosted.streams.data, (member_id, instance)
+            check_streams_transactional(data_of_streams, body.group_id, member, generation, partitions)
             return shard, hosted
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:

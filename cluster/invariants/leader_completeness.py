@@ -153,7 +153,7 @@ class CommittedPrefixes:
         leading = [replica for replica in replicas.values() if replica.partition.is_leader]
         if not leading:
             return
-        leader = max(leading, key=lambda one: one.partition.leader_epoch)
+        leader = max(leading, key=lambda state: state.partition.leader_epoch)
         if self._exempt(leader):
             return
         committed = self._committed_end(leader)

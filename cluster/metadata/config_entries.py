@@ -117,8 +117,11 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     """Every setting of a group with these overrides; below these, the broker's setting is a synonym (Kafka 4.4)."""
     entries: list[ConfigEntry] = []
     for name, row in GROUP_SETTINGS.items():
-        brokers = _broker_entry(f"group.{name}", config)
-        value, synonyms = brokers.value, brokers.synonyms
+        below = f"group.{name}"
+        value, synonyms = text_of(row.default), ((name, text_of(row.default), ConfigSource.DEFAULT),)
+        if below in BY_NAME:
+            brokers = _broker_entry(below, config)
+            value, synonyms = brokers.value, brokers.synonyms
         if name in overrides:
             value = _parsed(row, overrides[name])
             synonyms = ((name, value, ConfigSource.GROUP), *synonyms)

@@ -219,6 +219,9 @@ class Connection:
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """Drop the unanswered requests; later responses find the connection closed."""
         self._drop()
+        if self._context is not None:
+            for call in self._context.closing:
+                call()
         if self._tapped is not None:
             self._tapped.closed()
         self._services.queue.leave(self)
@@ -410,6 +413,8 @@ class Connection:
         while slots and slots[0].done:
             slot = slots.popleft()
             self._unanswered_bytes -= slot.size
+            left = self._unanswered_bytes
+            assert left > 0 if slots else not left, f"{left} bytes of {len(slots)} requests are unanswered"
             if slot.parts is not None and not self._send(slot, slot.parts):
                 return
         few = len(slots) <= self._most // 2 and self._unanswered_bytes <= UNANSWERED_BYTES_MOST // 2

@@ -76,6 +76,7 @@ class ConnectionQuotas:
 
     def add(self, listener: QuotaListener) -> None:
         """A listener of the broker, before it accepts."""
+        assert listener not in self._listeners, f"{listener!r} would pause and resume twice"
         self._listeners.append(listener)
 
     def change(self, *, connections_most: int, per_address_most: int, overrides: Mapping[str, int]) -> None:

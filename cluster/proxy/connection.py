@@ -68,6 +68,7 @@ class ProxiedConnection:
 
     __slots__ = (
         "_client",
+        "_client_id",
         "_dropping",
         "_headers",
         "_holds",
@@ -89,6 +90,7 @@ class ProxiedConnection:
         self._pending = PendingRequests()
         self._tapped = TappedConnection(services.host) if services.host.tap.enabled else None
         self._named = False
+        self._client_id = ""
         self._dropping = False
         """Whether a fault drops every request from now on."""
         self._silent = False
@@ -130,7 +132,7 @@ class ProxiedConnection:
         if not self._named:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             client.peer = Peer("client", header.client_id or UNNAMED, client.peer.address)
-            self._named = True
+            self._named, self._client_id = True, header.client_id
             if self._tapped is not None:
                 self._tapped.opened(header.client_id)
         request = PendingRequest(header, frame, services.host.clock.monotonic_ns())
@@ -312,6 +314,7 @@ class ProxiedConnection:
         self._holds |= reason
 
     def _release(self, reason: int) -> None:
+        assert self._holds & reason, f"the client is not held for the reason {reason}: {self._holds}"
         self._holds &= ~reason
         if not self._holds and self._open:
             self._client.resume()
@@ -327,6 +330,8 @@ class ProxiedConnection:
         if self._open:
             self._open = False
             self._drop_pending()
+            if self._named:
+                self._services.tap.connection_ended(self._client_id)
             if self._tapped is not None:
                 self._tapped.closed()
             if self._upstream is not None:

@@ -153,4 +153,5 @@ class PendingRequests:
     def _take(self) -> PendingRequest:
         request = self._queue.popleft()
         self.kept_bytes -= len(request.frame)
+        assert self._queue or not self.kept_bytes, f"{self.kept_bytes} bytes of no request; a frame changed here"
         return request

@@ -6,11 +6,13 @@ Owns: which requests are kept until their responses (`KEPT`), and the dispatch t
     tap_offsets.py        offsets that groups committed and read
     tap_transactions.py   transactions
     tap_members.py        members of groups and their partitions
+    tap_shares.py         records that members of share groups acquired and acknowledged (KIP-932)
 
-What the wire does not show has no row: the offsets of batches sent with acks=0; records that share groups receive
-(KIP-932); the end of a transaction (COMPLETE states), and a decision that the coordinator made by itself, after a
-timeout or for a new producer; partitions of internal topics in transactions; offsets of a transaction when its commit
-makes them valid; members that expired or were replaced. A member owns partitions from the response that says so.
+What the wire does not show has no row: the offsets of batches sent with acks=0; locks of share groups that expired,
+and records that they gave up; the end of a transaction (COMPLETE states), and a decision that the coordinator made by
+itself, after a timeout or for a new producer; partitions of internal topics in transactions; offsets of a transaction
+when its commit makes them valid; members that expired or were replaced. A member owns partitions from the response
+that says so.
 
 Invariant: rows are written before the response leaves. May fail: `WireError` for a message that does not decode,
 OSError for a full disk; the connection is closed then, and the response does not leave.
@@ -28,6 +30,7 @@ from .pending import PendingRequest
 from .tap_members import TappedMembers
 from .tap_offsets import TappedOffsets
 from .tap_records import TappedFetches, TappedListings, TappedProduces
+from .tap_shares import SHARE_ACKNOWLEDGE, SHARE_FETCH, TappedShares
 from .tap_transactions import TappedTransactions, TransactionViews
 from .topic_names import TopicNames
 
@@ -45,6 +48,8 @@ LOST_TOO = frozenset(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.END_TXN,
         ApiKey.INIT_PRODUCER_ID,
+        SHARE_FETCH,
+        SHARE_ACKNOWLEDGE,
     )
 )
 """APIs whose rows say what the broker did, so that they are written also for a response that a fault drops."""
@@ -62,6 +67,7 @@ class ProxyTap:
         ends = TappedTransactions(tap, transactions)
         members = TappedMembers(tap, names)
         self._offsets, self._ends = offsets, ends
+        self._shares = shares = TappedShares(tap, names)
         self._forwarded: dict[int, Forwarded] = {
             ApiKey.PRODUCE: self._produces.forwarded,
             ApiKey.FETCH: fetches.forwarded,
@@ -81,6 +87,8 @@ class ProxyTap:
             ApiKey.SYNC_GROUP: members.synced,
             ApiKey.LEAVE_GROUP: members.left,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: members.heartbeat,
+            SHARE_FETCH: shares.answered,
+            SHARE_ACKNOWLEDGE: shares.answered,
         }
 
     def forwarded(self, request: PendingRequest) -> None:
@@ -139,3 +147,10 @@ class ProxyTap:
             self._offsets.unanswered(request)
         elif request.api_key == ApiKey.END_TXN:
             self._ends.unanswered(request)
+        elif request.api_key in (SHARE_FETCH, SHARE_ACKNOWLEDGE):
+            self._shares.unanswered(request)
+
+    def connection_ended(self, client: str) -> None:
+        """The connection of a client to the broker ended; its requests without a response were `unanswered`."""
+        if self._enabled:
+            self._shares.connection_ended(client)

@@ -72,6 +72,7 @@ class Sessions:
 
     def extend(self, by_ms: int) -> None:
         """The server was stopped for so long: clients could not reach it, so every session gets that time."""
+        assert by_ms >= 0, f"deadlines of sessions move by {by_ms} ms"
         for session in self._sessions.values():
             session.deadline_ms += by_ms
 

@@ -71,6 +71,7 @@ class MemoryStore:
 
     def commit(self, changes: Changes) -> None:
         """Store one transaction."""
+        assert changes.zxid > self._zxid, f"transaction {changes.zxid} after {self._zxid}"
         self._zxid = changes.zxid
         for path in changes.drop:
             self._nodes.pop(path, None)

@@ -140,6 +140,8 @@ class RegistryTree:
         transaction = _Transaction(self.zxid + 1)
         for path in sorted(self._ephemerals.get(session_id, ())):
             self._remove(transaction, path)
+        left = self._ephemerals.get(session_id)
+        assert not left, f"session {session_id} has ended and owns {left}"
         self._ephemerals.pop(session_id, None)
         return self._commit(transaction, None, sessions_drop=(session_id,))
 
@@ -273,6 +275,7 @@ class RegistryTree:
         return Created(path, node.stat())
 
     def _link(self, transaction: _Transaction, path: str, node: _Node) -> None:
+        assert path not in self._nodes, f"{path} is there already"
         self._nodes[path] = node
         if node.owner:
             self._ephemerals.setdefault(node.owner, set()).add(path)
@@ -291,6 +294,7 @@ class RegistryTree:
 
     def _set(self, transaction: _Transaction, node: _Node, operation: Set) -> Stat:
         before = (node.data, node.version, node.mzxid)
+        assert node.mzxid <= transaction.zxid, f"{operation.path} was changed by {node.mzxid}, after {transaction.zxid}"
 
         def undo() -> None:
             node.data, node.version, node.mzxid = before
@@ -304,6 +308,7 @@ class RegistryTree:
 
     def _remove(self, transaction: _Transaction, path: str) -> None:
         node = self._nodes.pop(path)
+        assert not node.children, f"{path} is removed before its children {sorted(node.children)}"
         if node.owner:
             self._ephemerals[node.owner].discard(path)
         parent = self._parent_changes(transaction, path)
@@ -324,6 +329,7 @@ class RegistryTree:
         above = parent_of(path)
         parent = self._nodes[above]
         before = parent.pzxid
+        assert before <= transaction.zxid, f"{above} was changed by {before}, after {transaction.zxid}"
         parent.pzxid = transaction.zxid
         transaction.undo.append(lambda: setattr(parent, "pzxid", before))
         transaction.touched[above] = None
@@ -338,6 +344,7 @@ class RegistryTree:
         self.sessions.restore(sessions, now_ms)
         for row in sorted(nodes):
             self._nodes[row.path] = _Node(*row[1:])
+            assert row.mzxid <= zxid and row.pzxid <= zxid, f"{row} was stored after the last transaction {zxid}"
             if row.path != "/":
                 self._nodes[parent_of(row.path)].children.add(row.path.rpartition("/")[2])
             if row.owner:

@@ -224,6 +224,8 @@ class Appends:
             if partition is None or result.error is not ErrorCode.none or not acks:
                 continue
             required = result.last_offset + 1
+            end = partition.log.log_end_offset
+            assert required <= end, f"{partition}: acknowledges up to {required}, the log ends at {end}"
             if acks == -1 or partition.log.acknowledgeable_end < required:
                 waiting[tp] = _WaitingAppend(partition, required, acks, now_ms)
         if not waiting:

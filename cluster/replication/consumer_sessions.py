@@ -187,6 +187,7 @@ class ConsumerSessions:
         while session_id == 0 or session_id in self._sessions:
             session_id = self._host.random.getrandbits(_ID_BITS)
         self._sessions[session_id] = ConsumerSession(session_id, known, now_ms, by_id=by_id)
+        assert len(self._sessions) <= self._slots, f"{len(self._sessions)} sessions in {self._slots} slots"
         return session_id
 
     def _make_room(self, size: int, now_ms: int) -> bool:

@@ -72,6 +72,8 @@ class HighWatermarkCheckpoint:
         kept = dict(self._read or {})
         for partition in self._partitions():
             if not partition.failed:
+                low, high, end = partition.log.log_start_offset, partition.high_watermark, partition.log_end_offset
+                assert low <= high <= end, f"{partition}: the HW {high} that is stored is outside {low} to {end}"
                 kept[partition.topic_partition] = partition.high_watermark
         return kept
 

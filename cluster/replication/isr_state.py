@@ -69,6 +69,7 @@ class IsrState:
     def propose(self, proposal: IsrProposal) -> None:
         """Await the registry's answer to `proposal`."""
         assert self.proposal is None, f"a second ISR write beside {self.proposal}: {proposal}"
+        assert proposal.isr != self.committed, f"a proposal of the ISR that is committed: {proposal}"
         self._take(self.committed, proposal)
 
     def _take(self, committed: tuple[NodeId, ...], proposal: IsrProposal | None) -> None:

@@ -170,6 +170,7 @@ class Partition:
         """
         if not self._is_newer(state):
             return False
+        assert state.leader == self.node_id, f"{self}: leads under a state of leader {state.leader}"
         began = not self.is_leader
         high_before = self.high_watermark
         self._take(state)
@@ -333,6 +334,7 @@ class Partition:
         if high <= self.high_watermark:
             return False
         self.high_watermark = high
+        assert self.log.log_start_offset <= high, f"{self}: HW {high} below log start {log.log_start_offset}"
         self._remotes.changed()
         return True
 
@@ -408,6 +410,7 @@ class Partition:
     def _propose(self, isr: tuple[NodeId, ...], cause: str) -> IsrProposal:
         assert self.is_leader, f"{self}: only a leader proposes an ISR"
         assert self.node_id in isr, f"{self}: ISR {isr} would lack its leader"
+        assert set(isr) <= {*self.replicas, *self.isr}, f"{self}: {isr} has others than its replicas {self.replicas}"
         proposal = IsrProposal(
             isr=isr,
             leader_epoch=self.leader_epoch,
@@ -435,6 +438,7 @@ class Partition:
         high = min(log.log_end_offset, leader_high_watermark)
         if high > self.high_watermark:
             self.high_watermark = Offset(high)
+        assert self.high_watermark <= log.log_end_offset, f"{self}: HW {self.high_watermark}, end {log.log_end_offset}"
         if leader_log_start > log.log_start_offset:
             self._raise_log_start(leader_log_start)
         return info

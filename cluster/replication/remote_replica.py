@@ -83,6 +83,7 @@ class RemoteReplica:
         """
         if epoch != self.broker_epoch and not self.accept_registration(epoch):
             return False
+        assert now_ms >= self.last_fetch_ms, f"broker {self.node_id} fetched at {now_ms}, before {self.last_fetch_ms}"
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end >= 0:

@@ -246,7 +246,13 @@ class ReplicaManager:
     def purgatories(self) -> tuple[Purgatory, ...]:
         """All purgatories of this room: for metrics."""
         wake_ups = self.wake_ups
-        return (wake_ups.produces, wake_ups.follower_fetches, wake_ups.consumer_fetches, wake_ups.deletions)
+        return (
+            wake_ups.produces,
+            wake_ups.follower_fetches,
+            wake_ups.consumer_fetches,
+            wake_ups.share_fetches,
+            wake_ups.deletions,
+        )
 
     # ------------------------------------------------------- between the parts
 

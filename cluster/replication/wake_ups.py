@@ -1,6 +1,6 @@
 """Delayed operations and what completes them: appends, high watermarks, fsyncs, changes of role (E2 to E4).
 
-Owns: `WakeUps`, with the four purgatories of replication.
+Owns: `WakeUps`, with the five purgatories of replication.
 
     event                              completes
     a leader's log grew                followers' fetches, when the delivery has ended
@@ -49,6 +49,9 @@ class WakeUps:
         self.produces = Purgatory("Produce", self._timer, produce_purge)
         self.follower_fetches = Purgatory("Fetch", self._timer, fetch_purge)
         self.consumer_fetches = Purgatory("ConsumerFetch", self._timer, fetch_purge)
+        share_purge = config.number("share.fetch.purgatory.purge.interval.requests")
+        self.share_fetches = Purgatory("ShareFetch", self._timer, share_purge)
+        """Of members of share groups; they wait under their share-partitions, too (`share_partitions/`)."""
         self.deletions = Purgatory("DeleteRecords", self._timer, delete_purge)
         for purgatory in (self.produces, self.consumer_fetches):
             purgatory.on_missed = partial(self._missed, purgatory.name)
@@ -86,7 +89,7 @@ class WakeUps:
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
         self._offsets.high_watermark(partition, cause)
-        if self.consumer_fetches.waiting(tp):
+        if self.consumer_fetches.waiting(tp) or self.share_fetches.waiting(tp):
             self._moved[tp] = None
             self._flush_soon()
 
@@ -106,6 +109,7 @@ class WakeUps:
             self.produces.check_and_complete(tp)
             self.deletions.check_and_complete(tp)
             self.consumer_fetches.check_and_complete(tp)
+            self.share_fetches.check_and_complete(tp)
         if changed:
             self.follower_fetches.check_all()
 
@@ -129,3 +133,4 @@ class WakeUps:
     def complete_consumer_fetches(self, topic_partition: TopicPartition) -> None:
         """A high watermark has moved: complete the consumers' fetches that have enough now."""
         self.consumer_fetches.check_and_complete(topic_partition)
+        self.share_fetches.check_and_complete(topic_partition)

@@ -8,8 +8,11 @@ partition of `__share_group_state` that the share-partition hashes to.
     values         share-partitions and their state as values; no I/O
     persister      `Persister`, the interface, and the one that sends requests to share coordinators
     records        formats of `__share_group_state`
-    shard          the share-partitions of one partition, hosted by the coordinator runtime
-    service        requests 83 to 87 as operations; offsets of the log that are no longer needed
+    merging        batches of states that overlap, as one list
+    stored_shares  the states of one partition, as its log says; no I/O
+    shard          the same, hosted by the coordinator runtime; the order of operations, and the periodic work
+    service        requests 83 to 87 as operations
+    state_api      requests 83 to 87 as messages
     coordinator    wiring of the room
 
 Invariants: a write of an older state epoch or leader epoch is refused (FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH);
@@ -18,3 +21,8 @@ part of the log that is kept.
 
 Source: Kafka's ShareCoordinatorShard, ShareCoordinatorService, PersisterStateManager, DefaultStatePersister.
 """
+
+from .coordinator import ShareCoordinator
+from .persister import Persister
+
+__all__ = ["Persister", "ShareCoordinator"]

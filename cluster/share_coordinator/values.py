@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ..ids import NO_OFFSET, LeaderEpoch, Offset
-from ..wire.topic_ids import UUID
+from ..wire.topic_ids import UUID, text_of
 
 
 class DeliveryState(IntEnum):
@@ -34,8 +34,6 @@ class SharePartition(NamedTuple):
     @property
     def coordinator_key(self) -> str:
         """The key of FindCoordinator, whose hash chooses the partition of `__share_group_state`."""
-        from ..wire.topic_ids import text_of
-
         return f"{self.group_id}:{text_of(self.topic_id)}:{self.partition}"
 
 

@@ -1,13 +1,14 @@
 """Share-partitions on the leaders of their topic-partitions: locks and delivery counts of records (KIP-932).
 
+    acknowledgements  what members say of records: types, and the batches of a request
     share_partition   the state machine of one share-partition: available, acquired, acknowledged, archived; no I/O
-    sessions          share sessions of connections: epochs, which partitions a ShareFetch asks for
-    locks             acquisition locks on the timing wheel
-    fetching          ShareFetch: acquire, read the log, wait in the purgatory
-    acknowledging     ShareAcknowledge, and the acknowledgements that a ShareFetch carries
-    directory         which share-partitions are here; loaded through the persister, gone with the leadership
+    sessions          share sessions: epochs, and which partitions a ShareFetch asks for; no I/O
+    resets            where a group begins without a stored state
+    directory         which share-partitions are here: loaded and stored through the persister; their locks' ends
+    fetching          what a ShareFetch reads and acquires, and how long it waits in the purgatory
     tapped_shares     what the tap gets
     share_api         requests 78 and 79
+    leader            the wiring of the room
 
 Invariants: a record is acquired by at most one member; it is delivered again only after its lock was released or has
 expired; a record that was accepted is never delivered again once the acknowledgement was answered without an error;
@@ -16,3 +17,7 @@ epoch; a response that says an acknowledgement succeeded leaves after the persis
 
 Source: Kafka's SharePartition, SharePartitionManager, DelayedShareFetch, ShareSessionCache.
 """
+
+from .leader import SharePartitions
+
+__all__ = ["SharePartitions"]

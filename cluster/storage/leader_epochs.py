@@ -17,6 +17,7 @@ Source: Kafka's `LeaderEpochFileCache`; KIP-101, KIP-279, KIP-320.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..host.seam import Disk
@@ -73,7 +74,9 @@ class LeaderEpochs:
         above = bisect_right(self._epochs, epoch)
         if above == 0:
             return epoch, self._starts[0]
-        return self._epochs[above - 1], self._starts[above]
+        end = self._starts[above]
+        assert end <= log_end_offset, f"{self._path}: epoch {epoch} ends at {end}, the log at {log_end_offset}"
+        return self._epochs[above - 1], end
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Add `epoch` with its start offset; entries that contradict it are removed (KIP-101).
@@ -134,6 +137,7 @@ class LeaderEpochs:
         self._starts[index] = offset
         del self._epochs[:index]
         del self._starts[:index]
+        assert self._starts[0] == offset, f"{self._path}: the log starts at {offset}, its epochs at {self._starts[0]}"
         self._write()
 
     def clear(self) -> None:
@@ -153,6 +157,9 @@ class LeaderEpochs:
     def _write(self) -> None:
         if self._before_rebuild is not None:
             return
+        # `__init__` refuses a file that breaks these rules: the next start would not open the log.
+        assert all(before < after for before, after in pairwise(self._epochs)), f"{self._path}: {self._epochs}"
+        assert all(before < after for before, after in pairwise(self._starts)), f"{self._path}: {self._starts}"
         # Not fsynced here: a broker that becomes leader of hundreds of partitions writes hundreds of these files
         # on its loop (KAFKA-15046). The log's flush does it before the recovery point advances; entries that a power
         # loss takes before are rebuilt from the batches above the recovery point.

@@ -89,6 +89,8 @@ class LogSegment(SegmentFiles):
                     self.file.truncate(self.size)
             raise
         assert start == self.size, f"{self.file.path}: {start} bytes, the log knows {self.size}"
+        last = batches[-1]
+        assert last.position < size, f"{self.file.path}: {last} begins behind the {size} bytes that were written"
         for batch in batches:
             position, _, _, last_offset, max_timestamp, _ = batch
             position += start

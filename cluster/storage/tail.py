@@ -67,6 +67,7 @@ class TailBudget:
     def refund(self, tail: Tail, size: int) -> None:
         """`tail` holds `size` bytes less."""
         self.used -= size
+        assert self.used >= 0, f"the tails give back {-self.used} bytes that they never held"
         if tail.size == 0:
             self._tails.pop(tail, None)
 
@@ -113,12 +114,16 @@ class Tail:
             count += 1
         del self._batches[:count]
         self.size -= freed
+        assert self.size > 0, f"a tail of {len(self._batches)} batches has {self.size} bytes"
         return freed
 
     def _free(self, size: int) -> None:
         if size:
             self.size -= size
             self._budget.refund(self, size)
+        assert self.size >= 0 and bool(self.size) == bool(self._batches), (
+            f"{self.size} bytes, {len(self._batches)} batches"
+        )
 
     def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FetchData | None:
         """Whole batches from the batch with `offset` on; None when the tail does not have it."""

@@ -42,6 +42,7 @@ class BatchRows:
         """One partition of a produce response, just before its bytes leave."""
         front = (PRODUCED, FLAG_LOST if lost else 0, error, self._number_of(client), self._number_of(topic), partition)
         completed_ns = self._clock.monotonic_ns()
+        assert invoked_ns <= completed_ns, f"{topic}-{partition}: invoked at {invoked_ns}, completed at {completed_ns}"
         wall_ms = self._clock.wall_ms()
         refused = base_offset < 0
         if refused:
@@ -86,6 +87,7 @@ class BatchRows:
         """One partition of a consumer's fetch response, just before its bytes leave."""
         front = (0, self._number_of(client), self._number_of(topic), partition)
         now_ns = self._clock.monotonic_ns()
+        assert invoked_ns <= now_ns, f"{topic}-{partition}: invoked at {invoked_ns}, completed at {now_ns}"
         flags = 0 if aborted is None else FLAG_READ_COMMITTED
         rows = bytearray()
         for h, filtered in _with_filter(headers_in(batches), aborted):

@@ -44,6 +44,7 @@ class CoordinatorRows:
     ) -> None:
         """Offsets of a group: the result of writing or reading them; `error` is that of the response."""
         completed_ns = self._clock.monotonic_ns()
+        assert invoked_ns <= completed_ns, f"{group}: invoked at {invoked_ns}, completed at {completed_ns}"
         number, client, member = map(self._number_of, (group, by.client, by.member))
         rows = b"".join(
             COMMIT_ROW.pack(

@@ -8,6 +8,7 @@
 | `tap.members` | `MEMBER_ROW`: a partition that a member of a group gets or gives back | `coordinators.py` |
 | `tap.groups` | `GROUP_ROW`: a change of a group | `coordinators.py` |
 | `tap.watermarks` | `WATERMARK_ROW`: where a partition's log begins and ends, as its leader said | `watermarks.py` |
+| `tap.shares` | `SHARE_ROW`: records of a share group that were acquired, acknowledged or given up | `shares.py` |
 | `tap.requests` | `REQUEST_ROW`: a request of a client | `requests.py` |
 | `tap.request_counts` | `COUNT_ROW`: how many requests a client made of one API with one error | `requests.py` |
 | `tap.refused` | `REFUSED_HEAD`, then the bytes of the refused batches | `refused.py` |
@@ -178,6 +179,42 @@ WATERMARK_DTYPE: list[tuple[str, str]] = [
     ("completed_ns", "<i8"),
 ]
 WATERMARK_ROW = row_struct(WATERMARK_DTYPE)
+
+# Rows of `tap.shares`, by `kind` (`SHARE_ACQUIRED`, … of the seam): each for records of one partition, `first_offset`
+# to `last_offset`, that one share group consumes (KIP-932).
+#
+# * `SHARE_ACQUIRED`: a ShareFetch response delivers them under a lock; `FLAG_LOST`: the client does not get the
+#   response. `delivery_count` says how often they were delivered, with this time.
+# * `SHARE_ACCEPTED`, `SHARE_RELEASED`, `SHARE_REJECTED`, `SHARE_RENEWED`: the result of an acknowledgement is known;
+#   `error` is what the response says. `SHARE_ERROR_UNKNOWN`: whether the leader did it is not known. The leader writes
+#   `SHARE_RELEASED` also for what an ended session had acquired.
+# * `SHARE_EXPIRED`: the lock ended. `SHARE_ARCHIVED`: no member gets them any more. `SHARE_LOADED`: the leader loaded
+#   the share-partition, which starts at `first_offset`.
+#
+# A proxy writes the first five only, because responses do not show the others; its rows have the leader epoch -1. When
+# a member closes its session, or its connection ends, a proxy writes `SHARE_RELEASED` with `SHARE_ERROR_UNKNOWN` for
+# the range of all that the member got. `lock_until_ns` 0: not known; else the lock does not end before, unless it is
+# released. `completed_ns` is when the row was written.
+SHARE_DTYPE: list[tuple[str, str]] = [
+    ("kind", "u1"),
+    ("flags", "u1"),
+    ("error", "<i2"),
+    ("group", "<u4"),
+    ("member", "<u4"),
+    ("client", "<u4"),
+    ("topic", "<u4"),
+    ("partition", "<i4"),
+    ("leader_epoch", "<i4"),
+    ("delivery_count", "<i4"),
+    ("first_offset", "<i8"),
+    ("last_offset", "<i8"),
+    ("invoked_ns", "<i8"),
+    ("completed_ns", "<i8"),
+    ("lock_until_ns", "<i8"),
+]
+SHARE_ROW = row_struct(SHARE_DTYPE)
+SHARE_ERROR_UNKNOWN = 7
+"""REQUEST_TIMED_OUT: whether the leader did it is not known."""
 
 # `tap.requests` and `tap.request_counts` begin with a row that is their head. `api` is Kafka's key, `error` the first
 # error in the response, 0 without one. `subject` is the group, transactional id or coordinator key that the request

@@ -8,6 +8,7 @@ from .coordinators import CoordinatorRows
 from .files import TapFiles
 from .refused import RefusedBatches
 from .requests import RequestRows
+from .shares import ShareRows
 from .watermarks import WatermarkRows
 
 
@@ -25,6 +26,7 @@ class FileTap:
         self.committed, self.transaction = coordinators.committed, coordinators.transaction
         self.member, self.group = coordinators.member, coordinators.group
         self.watermarks = WatermarkRows(files, clock).watermarks
+        self.shared = ShareRows(files, clock).shared
         self._requests = RequestRows(files)
         self.requested = self._requests.requested
 

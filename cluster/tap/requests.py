@@ -56,6 +56,7 @@ class RequestRows:
 
     def requested(self, row: TappedRequest) -> None:
         """Count a request, and write its row unless its success is only counted; OSError for a full disk."""
+        assert row.invoked_ns <= row.completed_ns, f"{row} completes before it was invoked"
         self._count(row)
         if row.api in COUNTED_ONLY and not row.error and not row.flags:
             return
@@ -74,6 +75,7 @@ class RequestRows:
         self._counts.close()
 
     def _write(self, row: bytes) -> None:
+        assert len(row) == ROW_BYTES, f"a row of {len(row)} bytes among rows of {ROW_BYTES}"
         os.write(self._rows, row)
         self._left -= ROW_BYTES
 

@@ -10,7 +10,7 @@ Owns: the wiring of this room. Its modules:
     marker_sender           sends markers to partition leaders
     marker_writer           writes them there
     verification            a partition leader's question whether a producer may append (KIP-890)
-    producer_ids, peers     blocks of producer ids; connections to other brokers
+    producer_ids            blocks of producer ids
     …_api                   requests and responses
 
 Source: Kafka's TransactionCoordinator.
@@ -26,13 +26,13 @@ from ..controller.topic_node import parse_topic
 from ..errors import RegistryError
 from ..host.seam import Host
 from ..ids import NodeId, TopicPartition
+from ..network.peer_connections import PeerConnections
 from ..registry import NoNodeError, RegistryClient
 from ..registry.paths import topic_path
 from ..wire.api import ApiRow
 from .admin_api import TransactionAdminApi
 from .marker_sender import MarkerSender
 from .marker_writer import GroupMarkers, MarkerPeers, MarkerWriter
-from .peers import Peers
 from .producer_api import ProducerApi
 from .producer_ids import ProducerIds
 from .service import TransactionService
@@ -59,7 +59,7 @@ class TransactionCoordinator:
     ) -> None:
         timeout_ms = config.number("request.timeout.ms")
         self._registry = registry
-        self._peers = Peers(cache, connect, timeout_ms)
+        self._peers = PeerConnections(cache, connect, timeout_ms)
         self._writer = MarkerWriter(host, replicas, groups, timeout_ms)
         transport = MarkerPeers(host, self._peers, self._writer)
         self.markers = MarkerSender(host, cache, transport, self._is_deleted)

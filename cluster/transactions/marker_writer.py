@@ -31,9 +31,9 @@ from ..wire.batches import build_end_txn_marker
 from .marker_sender import Marker, Results
 
 if TYPE_CHECKING:
+    from ..network.peer_connections import PeerConnections
     from ..replication import ReplicaManager
     from ..wire.request import Request
-    from .peers import Peers
 
 VERSIONS = (1, 2)
 ALL_IN_SYNC_REPLICAS = -1
@@ -192,7 +192,7 @@ def _respond(request: Request, by_producer: Mapping[int, Mapping[TopicPartition,
 class MarkerPeers:
     """Takes markers to their leaders: by WriteTxnMarkers, or in this process."""
 
-    def __init__(self, host: Host, peers: Peers, writer: MarkerWriter) -> None:
+    def __init__(self, host: Host, peers: PeerConnections, writer: MarkerWriter) -> None:
         self._host = host
         self._peers = peers
         self._writer = writer

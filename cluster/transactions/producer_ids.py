@@ -46,6 +46,7 @@ class ProducerIds:
 
     async def _refill(self) -> None:
         while self._waiting:
+            assert self._next == self._end, f"ids {self._next} to {self._end} of a block would never be assigned"
             try:
                 self._next, self._end = await self._reserve_block()
             except RegistryError as error:

@@ -106,6 +106,7 @@ class Transaction:
 
     def call_waiting(self) -> None:
         """It has ended, and its value says so: call what waits for that."""
+        assert not self.is_ending, f"{self.transactional_id}: {self.pending} is not committed"
         calls, self._on_ended = self._on_ended, []
         for call in calls:
             call()
@@ -117,6 +118,9 @@ class Transaction:
         assert self.pending is None, f"{self.transactional_id}: {value.state} after {self.pending}"
         before = self.value.state
         assert before in BEFORE[value.state], f"{self.transactional_id}: {before} -> {value.state}"
+        idle = value.state in IDLE
+        assert not idle or not value.partitions, f"{self.transactional_id}: {value.state} with {value.partitions}"
+        assert idle or value.start_ms != NO_TIME, f"{self.transactional_id}: {value.state} began at no time"
         self.pending = value.state
 
     def complete(self, value: TransactionValue) -> None:
@@ -131,6 +135,7 @@ class Transaction:
 
     def give_up(self) -> None:
         """The transition could not be written: the value does not change."""
+        assert self.pending is not None, f"{self.transactional_id}: no transition is being written"
         self.pending = None
 
     # ---- values of transitions -----------------------------------------------------------------------
@@ -159,6 +164,8 @@ class Transaction:
         return self._initialised(producer_id, 0, last, timeout_ms, now_ms)
 
     def _initialised(self, producer_id: int, epoch: int, last: int, timeout_ms: int, now_ms: int) -> TransactionValue:
+        assert 0 <= epoch < EPOCH_MAX, f"{self.transactional_id}: a client would receive epoch {epoch}"
+        assert not self.value.partitions, f"{self.transactional_id}: {self.value} is not ended"
         return replace(
             self.value,
             producer_id=producer_id,
@@ -190,6 +197,7 @@ class Transaction:
     ) -> TransactionValue:
         """EndTxn: the result. The coordinator's own aborts have the cluster's version, so they fence the producer."""
         value = self.value
+        assert self.pending is None, f"{self.transactional_id}: a result while {self.pending} is being written"
         epoch, last = value.producer_epoch, value.last_producer_epoch
         if client_version >= EPOCH_BUMP_FROM:
             epoch, last = min(epoch + 1, EPOCH_MAX), epoch

@@ -24,7 +24,7 @@ from .transaction import TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
-    from .peers import Peers
+    from ..network.peer_connections import PeerConnections
     from .service import TransactionService
 
 VERSION = 5
@@ -35,7 +35,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class CoordinatorQueries:
     """Asks coordinators whether partitions belong to transactions."""
 
-    def __init__(self, host: Host, cache: MetadataCache, peers: Peers, service: TransactionService) -> None:
+    def __init__(self, host: Host, cache: MetadataCache, peers: PeerConnections, service: TransactionService) -> None:
         self._host = host
         self._cache = cache
         self._peers = peers

@@ -10,7 +10,7 @@ May fail: `decode` raises `WireError` when the body is not what the version says
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -117,9 +117,15 @@ class RequestContext:
     do CLUSTER_ACTION. Only then does a Fetch with a replica id count as a follower's."""
     by_token: bool = False
     """True when the sender has logged in by a delegation token."""
+    closing: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]], compare=False, repr=False)
+    """Called when the connection has ended."""
 
     def __post_init__(self) -> None:
         assert self.listener.inter_broker or not self.from_broker, f"a broker on {self.listener}"
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Call once when the connection has ended."""
+        self.closing.append(call)
 
 
 class Request:

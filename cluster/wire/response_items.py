@@ -53,6 +53,12 @@ def _topics(
     return Mirror(request_list="topics", response_list="topics", item=topic, inner=inner, place=TOPIC)
 
 
+def _shares(response_list: str, topic: str, partition: str) -> Mirror:
+    """The mirror of the topics of a share group, by topic id."""
+    inner = Mirror(request_list="partitions", response_list="partitions", item=partition, place=PARTITION)
+    return Mirror(request_list="topics", response_list=response_list, item=topic, inner=inner, place=TOPIC)
+
+
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1}
 _OFFSET_FETCH_PARTITION = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -295,6 +301,13 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         )
         for rows in ("deletions", "upsertions")
     ),
+    ApiKey.SHARE_FETCH: (_shares("responses", "ShareFetchableTopicResponse", "PartitionData"),),
+    ApiKey.SHARE_ACKNOWLEDGE: (_shares("responses", "ShareAcknowledgeTopicResponse", "PartitionData"),),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_shares("results", "InitializeStateResult", "PartitionResult"),),
+    ApiKey.READ_SHARE_GROUP_STATE: (_shares("results", "ReadStateResult", "PartitionResult"),),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_shares("results", "WriteStateResult", "PartitionResult"),),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_shares("results", "DeleteStateResult", "PartitionResult"),),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_shares("results", "ReadStateSummaryResult", "PartitionResult"),),
     ApiKey.DESCRIBE_PRODUCERS: (
         _topics("TopicResponse", "PartitionResponse", request_list="partition_indexes", key="partition_index"),
     ),
@@ -311,6 +324,44 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         Mirror(request_list="topics", response_list="topics", item="DescribeTopicPartitionsResponseTopic", place=TOPIC),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: (
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="groups",
+            response_list="groups",
+            item="DescribeShareGroupOffsetsResponseGroup",
+            place=GROUP,
+        ),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="topics",
+            response_list="responses",
+            item="AlterShareGroupOffsetsResponseTopic",
+            inner=Mirror(
+                request_list="partitions",
+                response_list="partitions",
+                item="AlterShareGroupOffsetsResponsePartition",
+                place=PARTITION,
+            ),
+            fill={"topic_id": None},
+            place=TOPIC,
+        ),
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="topics",
+            response_list="responses",
+            item="DeleteShareGroupOffsetsResponseTopic",
+            fill={"topic_id": None},
+            place=TOPIC,
+        ),
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (
         Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
     ),
 }

@@ -29,7 +29,13 @@ REMEMBERED_BYTES_MOST = 2048
 _INT16 = struct.Struct(">h")
 _SHARE_FETCH = 78
 _WITH_RECORDS = frozenset((ApiKey.FETCH, _SHARE_FETCH))
-_AT_ERROR: dict[int, int] = {ApiKey.API_VERSIONS: 0, ApiKey.CONSUMER_GROUP_HEARTBEAT: 4, ApiKey.END_TXN: 4}
+_AT_ERROR: dict[int, int] = {
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 4,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 4,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 4,
+    ApiKey.END_TXN: 4,
+}
 """Where the error is in every version of the response; -1 in `_error_at` for others."""
 _HEARTBEAT_HAS_THROTTLE_TIME = 1
 _UNTIL = {
@@ -46,6 +52,8 @@ _UNTIL = {
     ApiKey.END_TXN: 99,
     ApiKey.TXN_OFFSET_COMMIT: 99,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 99,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 99,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 99,
 }
 """APIs whose first field is what they name, and the last version of which that is true."""
 _COUNT_BEFORE = {ApiKey.OFFSET_FETCH: 0, ApiKey.FIND_COORDINATOR: 1}

@@ -23,6 +23,7 @@ class DiskChanges:
 
     def end_with(self, change: DiskChange, *, clean: bool = False) -> None:
         """Plan the change, and end the broker; what was made before of the same class is forgotten."""
+        assert type(change) in self._makers, f"nothing makes {change} on the disk of this broker"
         self._due[type(change)] = change
         self._made.pop(type(change), None)
         self.end(change, clean=clean)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from harrow.faults.rule_kinds import HijackRule, RebalanceRule, StuckMemberRule
+from harrow.faults.rule_kinds import HijackRule, RebalanceRule, StuckMemberRule, StuckShareMemberRule
 
 from .knobs import RuleTable
 
@@ -35,7 +35,12 @@ def fault_clients(bootstrap_servers: Callable[[], str]) -> RuleTable:
 
         return _begun(StuckMember(bootstrap_servers(), rule.group))
 
-    return RuleTable({HijackRule: hijack, RebalanceRule: rebalance, StuckMemberRule: join})
+    def share(rule: StuckShareMemberRule) -> ArmedRule:
+        from ..fault_clients import StuckShareMember
+
+        return _begun(StuckShareMember(bootstrap_servers(), rule.group))
+
+    return RuleTable({HijackRule: hijack, RebalanceRule: rebalance, StuckMemberRule: join, StuckShareMemberRule: share})
 
 
 def _begun(client: ClientT) -> ClientT:

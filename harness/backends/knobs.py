@@ -86,6 +86,17 @@ class RuleGroup:
             rule.disarm()
 
 
+class HostShares:
+    """The share-partitions that a broker of Harrow's leads, over its control operations."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def end_locks(self, group: str, member: str) -> int:
+        """End the locks of a member, or of all; return how many records were locked."""
+        return int(self._call("share-locks.end", group=group, member=member)["records"])
+
+
 class HostLinks:
     """The links of one process: `LinkControl`. `peers`: the kinds of peers whose links pass here."""
 

@@ -44,7 +44,7 @@ from .credentials import access_arms, credentials_of
 from .disk_changes import DiskChanges, Make
 from .disk_damage import damaged
 from .fault_clients import fault_clients
-from .knobs import HostLinks, HostRule, RuleGroup, RuleTable, failpoint_handle, host_arms
+from .knobs import HostLinks, HostRule, HostShares, RuleGroup, RuleTable, failpoint_handle, host_arms
 from .local_traffic import watch
 from .process_limits import DescriptorLimit, MemoryLimit
 from .strangers import StrangerConnections
@@ -164,6 +164,7 @@ class LocalBroker(Broker):
         self.disk = disk = DiskChanges(process, self._disk_makers())
         process.before_start = disk.make
         self.links = HostLinks(self._control, frozenset(PeerKind))
+        self.shares = HostShares(self._control)
         self.rules = RuleTable(
             {
                 **host_arms(self._control),

@@ -51,6 +51,16 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "record was acknowledged or read, and the final read passed over it",
         "records were acknowledged or read, and the final read passed over them",
     ),
+    _kind(
+        "never-delivered",
+        "record was never delivered to a share group that passed over it",
+        "records were never delivered to a share group that passed over them",
+    ),
+    _kind(
+        "given-up",
+        "record was delivered to a share group as often as is allowed, and no member accepted or rejected it",
+        "records were delivered to share groups as often as is allowed, and no member accepted or rejected them",
+    ),
     _kind("missing-output", "input record has no output", "input records have no output"),
     _kind(
         "commit-before-output",
@@ -115,6 +125,21 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "output-and-dead-letter",
         "input record has an output and is a dead letter too",
         "input records have an output and are dead letters too",
+    ),
+    _kind(
+        "redelivered-after-accept",
+        "record was delivered to a share group again after its acceptance had succeeded",
+        "records were delivered to share groups again after their acceptance had succeeded",
+    ),
+    _kind(
+        "wrong-lock",
+        "record was delivered to a member of a share group while another member held it",
+        "records were delivered to members of share groups while other members held them",
+    ),
+    _kind(
+        "over-delivered",
+        "record was delivered to a share group more often than the limit allows",
+        "records were delivered to share groups more often than the limit allows",
     ),
     _kind(
         "committed-offset-regression",
@@ -198,6 +223,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "stuck-lso",
         "transaction without marker stops the readers of committed data",
         "transactions without markers stop the readers of committed data",
+    ),
+    _kind(
+        "stuck-in-flight",
+        "record of a share group is not over, and is not delivered again",
+        "records of share groups are not over, and are not delivered again",
     ),
     _kind(
         "stuck-group",

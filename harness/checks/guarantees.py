@@ -52,6 +52,19 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
 * `stalled`: a client made no progress for longer than a bound, although what it needed was available (`progress/`). No
   guarantee forbids it; `recovers_within=` does.
 
+What share groups did with the records (KIP-932; `kernels/shares.py` has the exact definitions):
+
+* `never-delivered`: a record was never delivered to a group that got records above it, or that must have consumed all
+  (`consumed_by=`);
+* `given-up`: a record was delivered as often as is allowed, and archived without having been accepted or rejected;
+* `stuck-in-flight`: a record is neither over nor delivered again;
+* `redelivered-after-accept`: a record was delivered again after its acceptance had succeeded;
+* `over-delivered`: a record was delivered more often than `group.share.delivery.count.limit`;
+* `wrong-lock`: two members of a group held a record at the same time.
+
+At least once forbids the first three, at most once the last three: a share group promises that a record is offered
+until it is over, and that one member at a time has it.
+
 What the application promised of a topic (`promises/topic_checks.py`):
 
 * `missing`: the application believes that it sent a record, but the topic does not have it;
@@ -99,6 +112,8 @@ from .anomaly_kinds import SEVERITY
 from .record_check import RecordCheck, check_problem
 
 LOSS = frozenset({"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}) | {
+    "never-delivered",
+    "given-up",
     "missing-output",
     "wrong-output",
     "unexpected-output",
@@ -111,10 +126,17 @@ INTEGRITY = frozenset(
     | {"high-watermark-regression", "lso-regression", "log-start-regression"}
     | {"unknown-origin", "failed-write", "read-before-send", "realtime-order"}
 )
-DUPLICATION = frozenset({"duplicate", "duplicate-output", "output-and-dead-letter"})
+DUPLICATION = frozenset({"duplicate", "duplicate-output", "output-and-dead-letter"}) | {
+    "redelivered-after-accept",
+    "wrong-lock",
+    "over-delivered",
+}
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"}) | {"commit-for-other-group"}
-LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {"unanswered-request"}
+LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
+    "unanswered-request",
+    "stuck-in-flight",
+}
 RETRIES = frozenset({"too-many-attempts", "attempt-before-due", "dead-letter-without-reason"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {

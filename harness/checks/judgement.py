@@ -152,6 +152,8 @@ def _verdict(
     counts, clients = found.merged.anomaly_counts, run.layout.clients
     status, allowed = _status(counts, held_to, doubts.reasons)
     ends = _program_ends(run, doubts, status)
+    assert status is not Status.VALID or not doubts.reasons, f"valid, though {doubts.reasons}"
+    assert status is not Status.UNKNOWN or doubts.reasons, "the verdict is unknown without a reason"
     anomalies = _shown(found.merged, run, held_to.forbidden, jobs)
     started, facts = run.times.started_ns, found.merged.facts
     causes = causes_of_run(

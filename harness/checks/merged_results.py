@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .facts import Fact
@@ -45,11 +45,15 @@ class MergedResults:
 
 
 def merged(
-    results: Iterable[PartitionResult], claims: Sequence[AnomalyRow], promised: PromiseFindings
+    results: Sequence[PartitionResult], claims: Sequence[AnomalyRow], promised: PromiseFindings
 ) -> MergedResults:
     """Merge the results of all jobs, the leadership claims of the traces, and what the checks of promises found."""
     whole = MergedResults(anomalies=list(claims), anomaly_counts=Counter(row.name for row in claims))
     for result in results:
         whole.add(result)
+    places = Counter((result.topic, result.partition) for result in results if result.topic)
+    assert all(count == 1 for count in places.values()), f"judged twice: {places.most_common(1)}"
+    uncounted = {row.name for row in whole.anomalies} - whole.anomaly_counts.keys()
+    assert not uncounted, f"{sorted(uncounted)} are shown and not counted: {dict(whole.anomaly_counts)}"
     whole.add_promises(promised)
     return whole

@@ -37,6 +37,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"), (IN_TRANSACTIONS,)),
     (("stuck-transaction",), (frozenset({R.COORDINATOR_TAPS}),)),
     (("committed-offset-regression", "two-owners", "commit-for-other-group"), (frozenset({R.COORDINATOR_TAPS}),)),
+    (("redelivered-after-accept", "over-delivered", "wrong-lock"), (frozenset({R.COORDINATOR_TAPS}),)),
+    (("never-delivered", "given-up", "stuck-in-flight"), (frozenset({R.COORDINATOR_TAPS, R.FINAL_READ}),)),
     (("resend-in-doubt",), (frozenset({R.OPERATIONS, R.LOG}),)),
     (("commit-beyond-lso",), (IN_TRANSACTIONS | {R.FINAL_READ},)),
     (("stuck-group",), (frozenset({R.GROUP_STATES}),)),
@@ -77,6 +79,7 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
 )
 NEEDS: Mapping[str, tuple[Kinds, ...]] = {name: needs for names, needs in _FOR for name in names}
 """Anomaly -> sets of recordings; one complete set is sufficient to judge it."""
+assert len(NEEDS) == sum(len(names) for names, _ in _FOR), "an anomaly has two rows"
 
 REMEDIES: Mapping[Recording, str] = {
     R.FINAL_READ: "the final read, which a test makes by harrow.verify(…)",
@@ -91,6 +94,7 @@ REMEDIES: Mapping[Recording, str] = {
     R.PROMISES: "the findings of the checks of promises",
 }
 """What a verdict says that it needs."""
+assert all(kinds <= REMEDIES.keys() for needs in NEEDS.values() for kinds in needs), "a recording without remedy"
 LEADERS_ONLY = (
     "the logs on the brokers' disks were not judged, because Harrow cannot read them: each partition was judged by "
     "what its leader returned, and the other replicas were compared with nothing"

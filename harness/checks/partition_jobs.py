@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import run_folder
-from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS, WATERMARKS
+from ..histories.coordinator_rows import MEMBERS, OFFSETS, SHARES, TRANSACTIONS, WATERMARKS
 from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import PartitionFiles
 from ..histories.recordings import untapped_brokers
 from .judged_run import RunToJudge
 from .log_changes import LogChanges
 from .plans import PartitionJob
+from .share_settings import ShareSettings
 from .traced_changes import log_changes
 from .whole_taps import brokers_with_whole_taps
 
@@ -68,6 +69,7 @@ def plan_jobs(run: RunToJudge, replicas: Replicas | None, limit: int) -> tuple[l
     places = {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     untapped = untapped_brokers(folder)
     own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
+    shares = ShareSettings.read(folder, layout)
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
         logs = stored.get((topic, partition), {})
@@ -90,7 +92,9 @@ def plan_jobs(run: RunToJudge, replicas: Replicas | None, limit: int) -> tuple[l
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
                 batches=files.batches, transactions=files.coordinators.get(TRANSACTIONS, []),
                 offsets=files.coordinators.get(OFFSETS, []), members=files.coordinators.get(MEMBERS, []),
-                watermarks=files.coordinators.get(WATERMARKS, []),
+                watermarks=files.coordinators.get(WATERMARKS, []), shares=files.coordinators.get(SHARES, []),
+                delivery_limit=shares.delivery_limit, share_resets=shares.resets,
+                consuming_groups=shares.groups_of(topic),
                 logs={str(node): path for node, path in sorted(logs.items())},
                 windows=run.fault_times, started_ns=run.times.started_ns,
                 own_clients=own_clients, untapped=untapped,

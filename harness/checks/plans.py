@@ -14,7 +14,7 @@ from ..histories.row_index import RowRange
 from .log_changes import CleaningBegun, Leadership, Removal
 
 TASK_BYTES = 32 << 20
-ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks")
+ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks", "shares")
 """The fields of a job that hold row ranges."""
 JOB_BYTES = 128 << 10
 """What a job costs however small it is, about a millisecond, as bytes of its task; a task costs about 40 ms."""
@@ -34,6 +34,7 @@ class PartitionJob:
     offsets: list[RowRange] = field(default_factory=list[RowRange])
     members: list[RowRange] = field(default_factory=list[RowRange])
     watermarks: list[RowRange] = field(default_factory=list[RowRange])
+    shares: list[RowRange] = field(default_factory=list[RowRange])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -56,6 +57,12 @@ class PartitionJob:
     """Brokers without a tap of their coordinators (`histories/recordings.py`)."""
     whole_taps: list[int] = field(default_factory=list[int])
     """Brokers whose tap has a row for each Produce request that they served (`whole_taps.py`)."""
+    delivery_limit: int = 0
+    """How often a share group may get a record; 0: not known. This and the next two: `share_settings.py`."""
+    share_resets: list[int] = field(default_factory=list[int])
+    """When clients asked to move or to delete share groups, in nanoseconds, sorted."""
+    consuming_groups: list[int] = field(default_factory=list[int])
+    """The numbers of the share groups that must have consumed every record (`consumed_by=`)."""
     all_sends: bool = False
     """Whether the history has every send to the partition (of a history from elsewhere)."""
     reads_committed: bool = True
@@ -65,6 +72,8 @@ class PartitionJob:
     """About how many bytes judging reads; `pack` fills tasks by it."""
 
     def __post_init__(self) -> None:
+        assert self.partition >= 0, f"rows of {self.topic} without a partition are in no job of their own"
+        assert self.size >= 0, f"{self.topic}-{self.partition} has {self.size} bytes"
         assert all(start <= end for start, end in self.windows), self.windows
         assert self.windows == sorted(self.windows), self.windows
 
@@ -81,6 +90,7 @@ class PartitionJob:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
         """Return the job of a `to_dict` result, also after it was written and read as JSON."""
+        assert data.keys() == set(JOB_FIELDS), f"a job lost or gained fields: {data.keys() ^ set(JOB_FIELDS)}"
         fields: dict[str, Any] = dict(data)
         for name in ROW_RANGES:
             fields[name] = [RowRange(*part) for part in data[name]]
@@ -108,6 +118,8 @@ def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
             room = TASK_BYTES
         tasks[-1].append(job)
         room -= size
+    packed = sum(map(len, tasks))
+    assert packed == len(jobs), f"{packed} of {len(jobs)} jobs are in a task"
     for task in tasks:
         task.sort(key=lambda job: (job.topic, job.partition))
     return [[job.to_dict() for job in task] for task in tasks]

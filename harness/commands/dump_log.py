@@ -69,7 +69,7 @@ def java_path(path: str) -> str:
 def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value:
         raise click.UsageError(
-            f"{option.opts[0]} is not supported, because no log of Harrow holds such records; "
+            f"{option.opts[0]} is not supported, because Harrow does not decode such records; "
             "use Kafka's kafka-dump-log for them"
         )
 

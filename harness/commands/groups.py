@@ -1,7 +1,8 @@
-"""`harrow groups BOOTSTRAP [GROUP…]`: shows the consumer groups of any running Kafka cluster and their members.
+"""`harrow groups BOOTSTRAP [GROUP…]`: shows consumer groups and streams groups of any running Kafka cluster.
 
 With `--json`: a list of `{"group", "state", "assignor", "coordinator", "members"}`; a member is
-`{"member_id", "client_id", "host", "partitions"}`, a partition `{"topic", "partition"}`.
+`{"member_id", "client_id", "host", "partitions"}`, a partition `{"topic", "partition"}`. A member of a streams group
+has no partitions, but its active `tasks`: `{"subtopology", "partition"}`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from harrow.cluster.errors import HarrowError
+from harrow.cluster.listeners import Address
 from rich.console import Console
 from rich.table import Table
 
+from ..requests.streams_groups import streams_groups
 from ..topics import listed_groups
 from .admin_client import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
 
@@ -22,20 +26,26 @@ from .admin_client import ask, bootstrap_argument, json_option, open_admin, prin
 @timeout_option
 @json_option
 def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_json: bool) -> None:
-    """Show the consumer groups of a running cluster and their members."""
+    """Show the consumer groups and streams groups of a running cluster, and their members."""
     admin = open_admin(bootstrap_servers, "groups")
 
     def described() -> list[dict[str, Any]]:
         existing = listed_groups(admin, timeout)
+        nodes = admin.describe_cluster(request_timeout=timeout).result(timeout).nodes
+        brokers = [(node.id, Address(node.host, node.port)) for node in nodes]
+        try:
+            streams = {row["group"]: row for row in streams_groups(brokers, timeout)}
+        except HarrowError as error:
+            click.echo(f"the streams groups could not be listed: {error}", err=True)
+            streams = {}
+        known = sorted({*existing, *streams})
         for name in groups:
-            if name not in existing:
-                known = ", ".join(existing) or "none"
-                raise click.ClickException(f"no consumer group {name!r}; the cluster has: {known}")
-        wanted = list(groups) or existing
-        if not wanted:
-            return []
-        found = admin.describe_consumer_groups(wanted, request_timeout=timeout)
-        return [row_of(found[name].result(timeout)) for name in wanted]
+            if name not in known:
+                raise click.ClickException(f"no consumer group {name!r}; the cluster has: {', '.join(known) or 'none'}")
+        wanted = list(groups) or known
+        consumers = [name for name in wanted if name not in streams]
+        found = admin.describe_consumer_groups(consumers, request_timeout=timeout) if consumers else dict[str, Any]()
+        return [streams[name] if name in streams else row_of(found[name].result(timeout)) for name in wanted]
 
     rows = ask(bootstrap_servers, described)
     if as_json:
@@ -68,11 +78,14 @@ def row_of(group: Any) -> dict[str, Any]:
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print one table row for each member, and one for a group without members."""
-    table = Table("group", "state", "coordinator", "client", "host", "partitions")
+    table = Table("group", "state", "coordinator", "client", "host", "partitions or tasks")
     for row in rows:
         front = (row["group"], row["state"], str(row["coordinator"]))
         for member in row["members"]:
-            places = ", ".join(f"{p['topic']}-{p['partition']}" for p in member["partitions"])
+            held = [f"{p['topic']}-{p['partition']}" for p in member["partitions"]]
+            # Kafka Streams writes a task as subtopology_partition
+            held += [f"{task['subtopology']}_{task['partition']}" for task in member.get("tasks", ())]
+            places = ", ".join(held)
             table.add_row(*front, member["client_id"], member["host"], places)
         if not row["members"]:
             table.add_row(*front, "no members", "", "")

@@ -5,7 +5,8 @@ of a single seed, the same bytes every time; `--record FILE` writes its schedule
 such a file, or one that `harrow chaos` recorded on real processes, and prints its trace. Seeds go in small
 batches to worker processes. What is not valid is printed at once, and its schedule is written beside
 `ledger.jsonl`, which gets a line a seed and to which several runs may add. `--workload exactly-once` adds a job with
-transactions and what an operator does (`simulation/transform_workload.py`). `--search guided` changes the given seeds:
+transactions and what an operator does (`simulation/transform_workload.py`); `--workload shares` adds a share group
+(`simulation/share_workload.py`). `--search guided` changes the given seeds:
 their faults come closer together, and some runs are mutations of runs that reached something new (`search/guided.py`).
 Each job has a search of its own.
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import click
 from harrow.cluster.broker import preload
-from harrow.faults.runs import ORDERS, WORKLOADS, SimulationOptions
+from harrow.faults.runs import ORDERS, SIMULATED_WORKLOADS, SimulationOptions
 from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
@@ -84,11 +85,12 @@ def prepare_process() -> None:
 @click.option("--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge")
 @click.option(
     "--workload",
-    type=click.Choice(WORKLOADS),
+    type=click.Choice(SIMULATED_WORKLOADS),
     default=ORDERS,
     show_default=True,
     help="orders: a producer and a reader; exactly-once: also a job with transactions, in three processes that are "
-    "killed, and changed settings, deleted records, compaction and power losses",
+    "killed, and changed settings, deleted records, compaction and power losses; shares: also a share group of three "
+    "processes that are killed, and that accept, release and reject records",
 )
 @click.option(
     "--search",

@@ -5,6 +5,7 @@
     consumer_member.py  a member of a group of KIP-848
     background.py       a client in a thread, as an armed rule of the fault layer
     hijack.py           InitProducerId for the user's transactional id
+    share_member.py     a member of a share group that holds records
     group_clients.py    a member that comes and goes, and one that does nothing
 
 A member never leads a classic group: a leader must assign partitions, so that it leaves at once and joins again. All
@@ -14,3 +15,4 @@ requests go to the addresses that clients use, so that the brokers may be any. C
 from .group_clients import RebalancingClient as RebalancingClient
 from .group_clients import StuckMember as StuckMember
 from .hijack import HijackingProducer as HijackingProducer
+from .share_member import StuckShareMember as StuckShareMember

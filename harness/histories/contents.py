@@ -119,11 +119,13 @@ class ContentsWriter:
         self._chunks: list[ContentsChunk] = []
         self._held: dict[str, list[Message]] = {}
         self._bytes: dict[str, int] = {}
+        self._added = 0
 
     def add(self, topic: str, messages: Sequence[Message]) -> None:
         """Keep records of one topic that the consumer returned, without its error messages."""
         held = self._held.setdefault(topic, [])
         held.extend(messages)
+        self._added += len(messages)
         size = self._bytes.get(topic, 0) + sum(map(len, messages))
         self._bytes[topic] = size
         if len(held) >= CHUNK_ROWS or size >= CHUNK_BYTES:
@@ -133,6 +135,10 @@ class ContentsWriter:
         """Write what is held and the index; the final read is complete."""
         for topic in list(self._held):
             self._write(topic)
+        written = sum(chunk.rows for chunk in self._chunks)
+        assert written == self._added, f"{self._folder}: {written} records are in chunks, {self._added} were read"
+        places = {(partition.topic, partition.partition) for partition in partitions}
+        assert len(places) == len(partitions), f"{self._folder}: a partition was read twice: {partitions}"
         body = {
             "schema_version": SCHEMA_VERSION,
             "chunks": [asdict(chunk) for chunk in self._chunks],

@@ -1,6 +1,6 @@
-"""Further files of the taps as rows: transactions, offsets of groups, owners of partitions, watermarks (J6).
+"""Further files of the taps as rows: transactions, groups, watermarks, records of share groups (J6).
 
-Layout and meaning of the rows: `harrow.cluster.tap.layouts`, `harrow.cluster.tap.layouts`. A row is
+Layout and meaning of the rows: `harrow.cluster.tap.layouts`. A row is
 about one topic-partition, so that the lay-out of a run indexes these files as it indexes batches (`layout.py`). A tap
 is written by a process that may be killed, so a torn last row is cut off.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from harrow.cluster.broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS, TAP_WATERMARKS
+from harrow.cluster.broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_SHARES, TAP_TRANSACTIONS, TAP_WATERMARKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,17 +19,29 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 TRANSACTIONS, OFFSETS, MEMBERS = "transactions", "offsets", "members"
-WATERMARKS = "watermarks"
-FILES = {TRANSACTIONS: TAP_TRANSACTIONS, OFFSETS: TAP_COMMITS, MEMBERS: TAP_MEMBERS, WATERMARKS: TAP_WATERMARKS}
+WATERMARKS, SHARES = "watermarks", "shares"
+FILES = {
+    TRANSACTIONS: TAP_TRANSACTIONS,
+    OFFSETS: TAP_COMMITS,
+    MEMBERS: TAP_MEMBERS,
+    WATERMARKS: TAP_WATERMARKS,
+    SHARES: TAP_SHARES,
+}
 """Kind of row -> the file of a broker's folder; the kinds are also fields of a job (`checks/plans.py`)."""
 
 
 def coordinator_dtype(what: str) -> np.dtype[np.void]:
     """Return the type of the rows of one kind."""
     import numpy as np
-    from harrow.cluster.tap.layouts import COMMIT_DTYPE, MEMBER_DTYPE, TRANSACTION_DTYPE, WATERMARK_DTYPE
+    from harrow.cluster.tap.layouts import COMMIT_DTYPE, MEMBER_DTYPE, SHARE_DTYPE, TRANSACTION_DTYPE, WATERMARK_DTYPE
 
-    types = {TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE, WATERMARKS: WATERMARK_DTYPE}
+    types = {
+        TRANSACTIONS: TRANSACTION_DTYPE,
+        OFFSETS: COMMIT_DTYPE,
+        MEMBERS: MEMBER_DTYPE,
+        WATERMARKS: WATERMARK_DTYPE,
+        SHARES: SHARE_DTYPE,
+    }
     return np.dtype(types[what])
 
 

@@ -223,6 +223,7 @@ class HistoryWriter:
                 if self._closed:
                     raise HistoryError(f"the history {self.path} is closed")
                 self._grow()
+                assert end <= self._size, f"{self.path}: row {end // ROW.size - 1} lies beyond the {self._size} bytes"
             ROW.pack_into(
                 self._map,
                 at,
@@ -280,6 +281,7 @@ class HistoryWriter:
         self._open()
         for text in ids:
             self.name(text)
+        assert list(self._ids) == ids, f"{self.path}: the child gives other numbers: {list(self._ids)}, before {ids}"
 
 
 def _renew_all() -> None:

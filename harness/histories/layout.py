@@ -91,6 +91,7 @@ class Layout:
         if partition < 0:
             self.pending[topic].append(part)
             return
+        assert part.rows > 0, f"{part.path}: a range without rows for {topic}-{partition}"
         place = self.place(topic, partition)
         known = {OPS: place.ops, BATCHES: place.batches}
         (known[what] if what in known else place.coordinators[what]).append(part)
@@ -115,6 +116,7 @@ def lay_out(folder: Path, topics: Sequence[str]) -> Layout:
         for topic, partition, rows in chunk.places:
             layout.note(topic, partition, chunk.header.what, RowRange(str(path), start, rows))
             start += rows
+        assert start == len(chunk.numbers), f"{path}: {start} rows have a place, {len(chunk.numbers)} are indexed"
     return layout
 
 
@@ -245,6 +247,7 @@ class _Reader:
             if name not in self._clients:
                 self._clients[name] = len(self._clients)
                 self._layout.clients.append(name)
+        assert len(self._clients) == len(self._layout.clients), "two clients of the run have one number"
         return [self._clients[name] for name in names]
 
 
@@ -271,6 +274,7 @@ def _pending(rows: Rows, topics: dict[int, str], header: ChunkHeader) -> Indexed
     """Index sends that have no completion: their result is unknown."""
     import numpy as np
 
+    assert header.constants["source"] == RECORDED, f"{header.file}: a final read has no sends"
     at = _uncompleted(rows)
     topic, partition = rows["topic"][at], rows["partition"][at]
     mask = _among(topic, topics)
@@ -334,12 +338,14 @@ def _by_place(
 
     if not len(numbers):
         return IndexedChunk(header, numbers, [], list(producers))
+    assert len(numbers) == len(topic) == len(partition), (header.file, len(numbers), len(topic), len(partition))
     index = np.zeros(max(topics) + 1, np.int64)
     index[list(topics)] = np.arange(len(topics))
     names = list(topics.values())
     width = max(int(partition.max()), -1) + 2
     place = index[topic] * width + np.maximum(partition, -1) + 1  # 0 of each topic: not known
     counts = np.bincount(place, minlength=width * len(names)).tolist()
+    assert len(counts) == width * len(names), f"{header.file}: a row's place is beyond the last of {len(names)} topics"
     if max(counts) < len(place):
         few = len(counts) <= 1 << 16
         order = np.argsort(place.astype(np.uint16) if few else place, kind="stable")  # by radix

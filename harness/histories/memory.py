@@ -52,6 +52,7 @@ class MemoryHistory:
         flags: int = 0,
     ) -> None:
         """Append one row."""
+        assert invoked_ns <= time_ns, f"the operation {op} ended {invoked_ns - time_ns} ns before it began"
         self._rows += ROW.pack(
             kind,
             outcome,

@@ -40,8 +40,11 @@ def write_placed(index: str, target: Target) -> None:
     """Write the rows of an index file in its order."""
     rows = IndexedRows(index)
     target.write(json.dumps(asdict(rows.header)).encode() + b"\n")
+    written = 0
     for block in rows.blocks(0, len(rows.numbers)):
         target.write(block.tobytes())
+        written += len(block)
+    assert written == len(rows.numbers), f"{index}: {written} of {len(rows.numbers)} rows were placed"
 
 
 class PlacedRows:

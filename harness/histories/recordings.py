@@ -38,7 +38,7 @@ class Recording(StrEnum):
     TAPS = "taps"
     """What brokers acknowledged, delivered and refused."""
     COORDINATOR_TAPS = "coordinator-taps"
-    """Committed offsets, transactions, owners of partitions, and watermarks that leaders said."""
+    """Committed offsets, transactions, owners of partitions, watermarks that leaders said, records of share groups."""
     BROKER_EVENTS = "broker-events"
     """Events in the traces of the brokers: elections, ISRs, what was removed from logs."""
     WAITING_REQUESTS = "waiting-requests"

@@ -36,6 +36,10 @@ OTHERS_NAME = "(others)"
 """The client of the last counter of a full table."""
 
 
+KEYS_MOST = 128
+"""Above every key of an API."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
     """One request of a client; times in nanoseconds of the monotonic clock."""
@@ -245,11 +249,10 @@ def _files(run: Path, name: str) -> Iterator[tuple[Path, npt.NDArray[np.void], l
 
 def _of_apis(rows: npt.NDArray[np.void], apis: Collection[str] | None) -> npt.NDArray[np.bool_]:
     import numpy as np
-    from harrow.cluster.wire.api_keys import ApiKey
 
     if apis is None:
         return np.ones(len(rows), bool)
-    return np.isin(rows["api"], [int(key) for key in ApiKey if api_name(int(key)) in apis])
+    return np.isin(rows["api"], [key for key in range(KEYS_MOST) if api_name(key) in apis])
 
 
 def of_users(clients: npt.NDArray[np.uint32], names: Sequence[str]) -> npt.NDArray[np.bool_]:

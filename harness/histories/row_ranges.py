@@ -40,6 +40,7 @@ class RangeReader:
                     values = block[name]
                     column[at:end] = chunk.clients[values] if name in NAMED else values
                 at = end
+        assert at == total, f"{at} of {total} rows were read: {[part.path for part in parts]}"
         return columns
 
     def _chunk(self, path: str) -> IndexedRows | PlacedRows:

@@ -37,6 +37,7 @@ def begin_attempt(item: pytest.Item, counts: dict[str, int]) -> int:
     """Count an attempt of the item's node id in `counts`, and keep the properties of the attempt before it."""
     before = item.stash.get(ATTEMPT, None)
     number = counts[item.nodeid] = counts.get(item.nodeid, 0) + 1
+    assert before is None or number > before, f"attempt {number} of {item.nodeid} follows attempt {before}"
     item.stash[ATTEMPT] = number
     if before is not None:
         item.user_properties[:] = [
@@ -44,6 +45,8 @@ def begin_attempt(item: pytest.Item, counts: dict[str, int]) -> int:
         ]
     if number > 1:
         item.user_properties.append((PROPERTY_ATTEMPT, str(number)))
+    own = [value for name, value in item.user_properties if name == PROPERTY_ATTEMPT]
+    assert own == ([str(number)] if number > 1 else []), f"{item.nodeid}: attempt {number} is reported as {own}"
     return number
 
 

@@ -219,6 +219,7 @@ class RepeatSummary:
         failures = self._failures.get(nodeid, {})
         passed = len(self._passed.get(nodeid, set()) - failures.keys())
         ran = len(failures) + passed
+        assert ran <= planned, f"{nodeid}: {ran} of {planned} repetitions ended"
         runs = f"{ran} runs" if ran == planned else f"{ran} runs ({planned} were planned)"
         names = Counter(failures.values())
         parts = [f"{count} {name}" for name, count in sorted(names.items(), key=lambda row: (-row[1], row[0]))]

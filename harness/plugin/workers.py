@@ -244,4 +244,6 @@ def folder_name(nodeid: str, fixture: str = "harrow", attempt: int = 1) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.=-]+", "-", label.rpartition("::")[2]).strip("-.")
     mark = hashlib.sha256(label.encode()).hexdigest()[:6]
     end = f"-{mark}" if attempt == 1 else f"-{mark}-attempt-{attempt}"
-    return plain[: NAME_LENGTH_MAX - len(end)] + end
+    name = plain[: NAME_LENGTH_MAX - len(end)] + end
+    assert len(name) <= NAME_LENGTH_MAX, f"the folder {name} has {len(name)} characters: sockets below it are too long"
+    return name

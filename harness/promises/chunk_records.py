@@ -53,6 +53,8 @@ class ChunkRows:
         make: MakeRecords,
         values: Sequence[bytes | None] = (),
     ) -> None:
+        assert len(partition) == len(offset) == len(keys) == len(decoded), "the columns of a chunk differ in length"
+        assert len(values) in (0, len(decoded)), f"{len(values)} values of {len(decoded)} rows"
         self.partition: npt.NDArray[np.int32] = partition
         self.offset: npt.NDArray[np.int64] = offset
         self.keys = keys

@@ -167,6 +167,7 @@ def packed(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
             rows = size = 0
         tasks[-1].append(chunk)
         rows, size = rows + chunk.rows, size + chunk.size
+    assert sum(map(len, tasks)) == len(chunks), f"{len(chunks)} chunks, {[len(task) for task in tasks]} in tasks"
     return tasks
 
 
@@ -212,6 +213,7 @@ def _by_bucket(frame: pl.DataFrame, buckets: int) -> Generator[tuple[int, pl.Dat
     # the upper half of the hash: a reducer groups by the whole hash, and a hash table uses its lower half
     number = (pl.col(HASH).reinterpret(signed=False) // 2**32 % buckets).cast(pl.Int32)
     parts = frame.with_columns(number.alias("_bucket")).partition_by("_bucket", as_dict=True, include_key=False)
+    assert sum(map(len, parts.values())) == len(frame), f"{len(frame)} rows became {list(map(len, parts.values()))}"
     for key in sorted(parts):
         yield int(key[0]), parts[key]
 
@@ -285,6 +287,7 @@ def _reduce_task(pickled: bytes, buckets: int, batches: Iterator[Any]) -> Iterat
     frames: dict[int, list[pl.DataFrame]] = {}
     for batch in batches:
         for bucket, content, result in zip(*(column.to_pylist() for column in batch), strict=True):
+            assert 0 <= bucket < buckets, f"a row is in bucket {bucket} of {buckets}"
             if content is None:
                 yield _batch(bucket, result=result)
             else:

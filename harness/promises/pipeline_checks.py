@@ -111,6 +111,7 @@ class Compare:
             return frame
         first = retried.group_by(HASH).agg(retried_ns=pl.col("time").min())
         joined = frame.join(first, on=HASH, how="left")
+        assert len(joined) == len(frame), f"{len(frame)} rows became {len(joined)}: an id has two first retries"
         names = [f"commit_{at}" for at in range(self.groups)]
         commits = [
             pl.when((pl.col("side") == EXPECTED) & (pl.col("retried_ns") <= pl.col(name)))
@@ -141,6 +142,7 @@ class Compare:
             *(f"text_{at}" for at in range(len(self.shapes))),
         )
         both = units.join(outputs, on=HASH, suffix="_out")
+        assert len(both) == len(single), f"{len(single)} ids have one unit and one output, {len(both)} were paired"
         equal = pl.lit(value=False)
         for at, shape in enumerate(self.shapes):
             same = pl.lit(value=True) if shape.kind == "any" else pl.col("text_0") == pl.col(f"text_{at}_out")

@@ -143,6 +143,8 @@ class _Findings:
 
     def result(self) -> TopicResult:
         """Return the findings as plain JSON."""
+        uncounted = {found.name for found in self.first} - self.anomalies.keys()
+        assert not uncounted, f"{sorted(uncounted)} are shown and not counted: {self.anomalies}"
         return {"counts": self.counts, "anomalies": self.anomalies, "first": [*map(asdict, self.first)]}
 
 
@@ -157,6 +159,7 @@ def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> TopicResult:
         RefusedRows(topic=topic, ids=ids, lacking=lacking.filter(pl.col("topic") == topic)["row"].sort().to_list())
         for topic, ids in sorted(by_topic.items())
     ]
+    assert all(len(row.lacking) <= row.ids for row in found), f"more refused ids are lacking than there are: {found}"
     return {"counts": {}, "refused": [*map(asdict, found)]} if found else {}
 
 
@@ -179,7 +182,10 @@ def _missing(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, re
     findings.counts["matched"] = int(matched)
     bad = compared.filter(pl.col("there") < pl.col("claimed"))
     bad = bad.with_columns(chunk=pl.col("where") // 2**32, row=pl.col("where") % 2**32)
-    findings.counts["missing_records"] = int((bad["claimed"] - bad["there"]).sum())
+    missing = int((bad["claimed"] - bad["there"]).sum())
+    findings.counts["missing_records"] = missing
+    expected = findings.counts["expected"]
+    assert matched + missing == expected, f"{matched} found and {missing} missing of {expected} expected records"
     shown = findings.add("missing", bad, WHERE).select(*WHERE, "claimed", "there", *ID)
     for chunk, row, most, count, *own in shown.iter_rows():
         findings.show(
@@ -244,11 +250,13 @@ def _positions(records: pl.DataFrame, expected: pl.DataFrame, counted: pl.DataFr
     known = (pl.col("same_topic") & pl.col("same_partition")) & (
         (pl.col("claimed") == 1) | (pl.col("claimed") == pl.col("there"))
     )
-    return (
+    placed = (
         copies.join(positions, on=[*ID, "copy"], how="left")
         .join(counted, on=ID, how="left")
         .with_columns(pl.when(known).then("sent").alias("sent"))
     )
+    assert len(placed) == len(records), f"{len(records)} records have {len(placed)} positions"
+    return placed
 
 
 def _send_times(placed: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
@@ -256,7 +264,9 @@ def _send_times(placed: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     if not len(sends) or not len(placed):
         return placed
     single = sends.unique(PLACE, keep="none").select(*PLACE, "sent")
-    return placed.drop("sent").join(single, on=PLACE, how="left")
+    timed = placed.drop("sent").join(single, on=PLACE, how="left")
+    assert len(timed) == len(placed), f"{len(placed)} records have {len(timed)} times of sends"
+    return timed
 
 
 def _by_key(records: pl.DataFrame) -> pl.DataFrame:

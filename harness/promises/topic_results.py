@@ -157,6 +157,7 @@ class MergedResults:
         shown: list[AnomalyRow] = []
         for name in sorted(self._anomalies):
             ranked = sorted((row for row in self._first if row.name == name), key=lambda row: [*row.rank])
+            assert len(ranked) <= self._anomalies[name], f"{len(ranked)} {name} shown, {self._anomalies[name]} counted"
             shown += [self._words.anomaly(row) for row in ranked[: self._limit]]
         return shown
 

@@ -40,6 +40,7 @@ from ..waits.wait_loop import TIMEOUT_S
 from .harrow_run import HarrowRun
 from .recording import AIOKafkaClients, KafkaPythonClients
 from .recovery import recovery_bound
+from .share_claims import share_groups
 from .values import Values
 
 if TYPE_CHECKING:
@@ -394,12 +395,12 @@ class Harrow:
         expected: Iterable[object] | None = None,
         order_key: IdSource | None = None,
         recovers_within: float | None = None,
+        consumed_by: str | Sequence[str] = (),
     ) -> Verdict:
         """Wait for convergence, do the final read and judge on Spark; raise VerdictError unless the verdict is valid.
 
         `guarantee`: best-effort, no-loss, at-least-once, at-most-once, exactly-once, ordered, or several with commas.
         None derives it from the producer settings that were observed. Without topics: all topics of this test.
-
         `record_id`: by what the application recognises a record: a field path of the JSON value (`"customer.id"`), or a
         function of the `Record`. `expected`: the ids (or records) that the application believes that it sent; a list
         also says in which order. `order_key`: field path or function; records with the same key have an order. By
@@ -407,12 +408,14 @@ class Harrow:
 
         `recovers_within`: seconds. A client, group or transactional id that makes no progress for longer, although it
         has work and the cluster can serve it, makes the verdict invalid (`stalled`). None: it is reported.
+        `consumed_by`: share groups (KIP-932) that must have accepted or rejected every record from their start on.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
         from ..promises.topic_promise import TopicPromise
 
         promise = TopicPromise.of(guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key)
-        return self._run.verify(topics, guarantee, promise, recovery_bound("verify", recovers_within))
+        within = recovery_bound("verify", recovers_within)
+        return self._run.verify(topics, guarantee, promise, within, share_groups(consumed_by))
 
     def verify_pipeline(
         self,

@@ -46,6 +46,7 @@ from ..waits import Waits
 from .credentials import RunCredentials
 from .recording import RecordingClients
 from .recovery import least_isr_of, progress_facts
+from .share_claims import note_consumed_by
 from .values import Values, seeded_faker
 
 if TYPE_CHECKING:
@@ -320,10 +321,11 @@ class HarrowRun:
         guarantee: str | None,
         promise: TopicPromise | PipelinePromise | None,
         recovers_within: float | None,
+        consumed_by: Sequence[str] = (),
     ) -> Verdict:
         """Judge the run; raise VerdictError unless the verdict is valid."""
         __tracebackhide__ = True  # so pytest shows the caller's line
-        verdict = self.judged(topics, guarantee, promise, recovers_within)
+        verdict = self.judged(topics, guarantee, promise, recovers_within, consumed_by)
         if not verdict.valid:
             raise VerdictError(self.made.explained(verdict), verdict)
         return verdict
@@ -334,6 +336,7 @@ class HarrowRun:
         guarantee: str | None = None,
         promise: TopicPromise | PipelinePromise | None = None,
         recovers_within: float | None = None,
+        consumed_by: Sequence[str] = (),
     ) -> Verdict:
         """Judge the run; without topics: all topics of the test."""
         if self._chaos is not None:
@@ -350,6 +353,8 @@ class HarrowRun:
             least_isr = least_isr_of(self._topics.values())
             progress = progress_facts(least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0)
             run_folder.note_progress(self.folder, progress)
+            if consumed_by:
+                note_consumed_by(self.folder, names, consumed_by)
             self.programs.record_ends()
             verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes, self.made.next_number)
         return self.made.publish(verdict)

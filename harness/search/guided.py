@@ -146,6 +146,7 @@ class GuidedSearch:
         kind = self._kinds[kind_of_run(result.schedule)]
         kind.spent += cost
         kind.spent_on_mutated += cost if self._mutated else 0.0
+        assert kind.spent_on_mutated <= kind.spent, f"{kind.spent_on_mutated} of {kind.spent} was spent on mutated runs"
         is_new = any(feature not in self.features for feature in coverage.features)
         self.features.update(coverage.features)
         if is_new:
@@ -169,7 +170,9 @@ class GuidedSearch:
         rng = self._rng
         entry = rng.choices(kind.corpus, [self._energy(entry) for entry in kind.corpus])[0]
         entry.used += 1
-        return rng.choice(MUTATIONS)(entry.parent, rng.choice(kind.corpus).parent, rng)
+        mutated = rng.choice(MUTATIONS)(entry.parent, rng.choice(kind.corpus).parent, rng)
+        assert kind_of_run(mutated) == kind_of_run(entry.parent.schedule), "a mutation made a run of another kind"
+        return mutated
 
     def _energy(self, entry: Entry) -> float:
         rarity = sum(1.0 / self.features[feature] for feature in entry.features)

@@ -78,6 +78,8 @@ def assembled(parent: Schedule, steps: Iterable[ScheduledFault], **run: object) 
         name = step.id if step.id and step.id not in used else next(n for n in names if n not in used)
         used.add(name)
         unique.append(replace(step, id=name))
+    assert len(used) == len(ordered), f"two steps have one id: {[step.id for step in unique]}"
+    assert all(0 <= step.at_ms <= last_ms for step in unique), f"a step lies outside of {last_ms} ms: {unique}"
     return replace(parent, steps=tuple(unique), run=settings, duration_ms=last_ms + 1)
 
 

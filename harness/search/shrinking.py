@@ -73,6 +73,7 @@ class Shrinker:
         failed = self._trial(candidate)
         if failed is None:
             return False
+        assert len(failed.steps) <= len(candidate.steps), f"a run of {candidate.steps} has the steps {failed.steps}"
         self.best = failed
         return True
 
@@ -92,6 +93,7 @@ class Shrinker:
             steps = self.best.steps
             left_out = {step.id for step in steps[at : at + size]}
             candidate = self.best.without(left_out)
+            assert len(candidate.steps) < len(steps), f"nothing is left out of {len(steps)} steps: {sorted(left_out)}"
             if candidate.steps and self.accept(candidate):
                 gone = True
             else:
@@ -171,6 +173,8 @@ def shrink(
                 shrinker.leave_out_faults()
     except RunsUsedUpError:
         complete = False
+    assert len(shrinker.best.steps) <= len(schedule.steps), "the schedule that was shrunk has more faults"
+    assert shrinker.runs <= runs_most, f"{shrinker.runs} candidates ran, at most {runs_most} may"
     return Shrunk(schedule=shrinker.best, before=len(schedule.steps), runs=shrinker.runs, complete=complete)
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from harrow.cluster.events import TracedEvent, TraceEvent
@@ -186,6 +187,7 @@ class TraceReader:
         if self._traffic_ms is None:
             return ()
         zero = self._traffic_ms
+        assert all(a[0] <= b[0] for a, b in pairwise(self._moments)), "moments of a run are not in order of time"
         return tuple(
             Moment(at_ms - zero, label, node or None, topic, partition)
             for at_ms, label, node, topic, partition in self._moments

@@ -14,7 +14,7 @@ from typing import Any
 from harrow.faults.network_faults import Isolate
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
 from harrow.faults.process_faults import Kill
-from harrow.faults.runs import EXACTLY_ONCE, GROUP_PROTOCOLS, SINK, TOPIC, SimulationOptions
+from harrow.faults.runs import EXACTLY_ONCE, GROUP_PROTOCOLS, SHARES, SINK, TOPIC, SimulationOptions
 from harrow.faults.schedule import Schedule, ScheduledFault, timed_step
 from harrow.faults.targets import follower, leader
 
@@ -146,6 +146,8 @@ def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, ob
         config["log.flush.interval.messages"] = 1
     if options.workload == EXACTLY_ONCE:
         config |= drawn_transaction_config(rng)
+    if options.workload == SHARES:
+        config |= drawn_share_config(rng)
     return {**config, **options.config}
 
 
@@ -168,5 +170,27 @@ def drawn_transaction_config(rng: random.Random) -> dict[str, object]:
         "log.cleaner.min.cleanable.ratio": rng.choice((0.01, 0.5)),
         "log.cleaner.dedupe.buffer.size": 1 << 20,
         "log.retention.check.interval.ms": 500,
+        "request.timeout.ms": 3_000,
+    }
+
+
+def drawn_share_config(rng: random.Random) -> dict[str, object]:
+    """Settings of one seed for a share group: short locks and sessions, states that are stored whole now and then."""
+    return {
+        "group.share.record.lock.duration.ms": 1_000,
+        "group.share.min.record.lock.duration.ms": 1_000,
+        "group.share.delivery.count.limit": rng.choice((2, 3, 5)),
+        "group.share.partition.max.record.locks": rng.choice((100, 2_000)),
+        "group.share.min.session.timeout.ms": 500,
+        "group.share.session.timeout.ms": 1_500,
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.heartbeat.interval.ms": 300,
+        "group.share.initialize.retry.interval.ms": rng.choice((500, 30_000)),
+        "share.coordinator.state.topic.num.partitions": 2,
+        "share.coordinator.state.topic.segment.bytes": rng.choice((1_500, 1 << 20)),
+        "share.coordinator.state.topic.prune.interval.ms": rng.choice((300, 300_000)),
+        "share.coordinator.cold.partition.snapshot.interval.ms": rng.choice((700, 300_000)),
+        "share.coordinator.write.timeout.ms": rng.choice((800, 5_000)),
+        "offsets.topic.num.partitions": 2,
         "request.timeout.ms": 3_000,
     }

@@ -188,6 +188,9 @@ class SimulatedProducer:
             invoked_ns=now_ns,
             offered_ms=self._host.clock.wall_ms(),
         )
+        last = queue.pending[-1] if queue.pending else None
+        taken = 0 if last is None else last.sequence + len(last.values)
+        assert taken <= batch.sequence, f"{queue.tp}: sequence {batch.sequence} is used up to {taken}"
         queue.made += 1
         self._record(queue, batch, OperationType.INVOKE)
         queue.next_sequence += len(values)
@@ -249,6 +252,7 @@ class SimulatedProducer:
         batch.in_flight = False
         batch.failed = True
         if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            assert batch.base_offset is None, f"batch {batch.number} of {queue.tp} was acknowledged before"
             batch.base_offset = offset
             queue.pending.remove(batch)
             self._record(queue, batch, OperationType.OK)

@@ -32,7 +32,7 @@ from harrow.faults.clock_faults import ClockFault
 from harrow.faults.fault_rows import Row
 from harrow.faults.nemesis import Nemesis
 from harrow.faults.outside import OutsideFault
-from harrow.faults.runs import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, SimulationOptions
+from harrow.faults.runs import EXACTLY_ONCE, READS_FROM, SHARES, SIMULATED_WORKLOADS, SINK, SimulationOptions
 from harrow.faults.schedule import Schedule
 
 from ..checks.log_changes import LogChanges
@@ -56,10 +56,13 @@ from .checks import (
 from .coverage import Coverage, coverage_of
 from .events import FAULT_EVENTS, RunBegan, RunEnded
 from .planning import plan_seed
+from .share_workload import SharesWorkload
 from .system import SimulatedSystem, drive
 from .transform_workload import TransformWorkload
 from .workload import SimulatedWorkload
 
+KINDS: Mapping[str, type[SimulatedWorkload]] = {EXACTLY_ONCE: TransformWorkload, SHARES: SharesWorkload}
+"""The workloads beside `orders`."""
 TOPIC_MS = 10_000
 HEALING_MS = 120_000
 LIVENESS_MS = 30_000
@@ -127,9 +130,10 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False, keep_coverage:
     settings = settings_of(schedule)
     if not settings.idempotent:
         raise ConfigError("idempotent=false: simulated producers are idempotent; replay it on real processes")
-    if settings.workload not in WORKLOADS:
+    if settings.workload not in SIMULATED_WORKLOADS:
         raise ConfigError(
-            f"workload {settings.workload!r}: a simulation has {', '.join(WORKLOADS)}; replay it on real processes"
+            f"workload {settings.workload!r}: a simulation has {', '.join(SIMULATED_WORKLOADS)}; "
+            "replay it on real processes"
         )
     if settings.producers < 1 or settings.reads_from not in READS_FROM:
         raise ConfigError(
@@ -171,8 +175,7 @@ class SimulatedRun:
         cluster, settings = self._cluster, self._settings
         cluster.world.record_event(RunBegan(seed=settings.seed, config=cluster.config))
         cluster.start()
-        kind = TransformWorkload if settings.workload == EXACTLY_ONCE else SimulatedWorkload
-        workload = kind(cluster, settings)
+        workload = KINDS.get(settings.workload, SimulatedWorkload)(cluster, settings)
         assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
         nemesis = Nemesis(SimulatedSystem(cluster), self._planned, write=self._write)
         drive(cluster, nemesis)
@@ -210,6 +213,7 @@ class SimulatedRun:
     def _write(self, row: Row) -> None:
         world = self._cluster.world
         t_ns = world.loop.now_ns
+        assert not self._rows or self._rows[-1]["t_ns"] <= t_ns, f"the clock went back to {t_ns}: {self._rows[-1]}"
         self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
         # a skipped step is not in the recorded schedule, so it is not in the trace
         if row["event"] != "skipped":
@@ -247,6 +251,8 @@ class SimulatedRun:
                     acknowledged_values(workload.history, tp, workload.offered),
                     changes.get(sink, LogChanges()),
                 )
+        if isinstance(workload, SharesWorkload):
+            found += workload.judge_group()
         return found + (workload.findings.anomalies if isinstance(workload, TransformWorkload) else [])
 
     def _changes(self) -> dict[tuple[str, int], LogChanges]:

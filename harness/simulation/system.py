@@ -32,7 +32,7 @@ from harrow.faults.system import Broker, HasTraffic, System
 
 from ..backends.disk_changes import DiskChanges, Make
 from ..backends.disk_damage import damaged
-from ..backends.knobs import HostLinks, HostRule, RuleTable, failpoint_handle, host_arms
+from ..backends.knobs import HostLinks, HostRule, HostShares, RuleTable, failpoint_handle, host_arms
 from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, election, is_final, reassignment
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class SimulatedBroker(Broker):
         self._disk = SimulatedDisk(process, control)
         self.disk = self._disk
         self.links = HostLinks(self._operation, frozenset(PeerKind))
+        self.shares = HostShares(self._operation)
         arms = host_arms(self._operation)
         del arms[LateDiskRule]  # a simulated call takes no time; a slow disk is a matter of the machine
         self.rules = RuleTable(

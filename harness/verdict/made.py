@@ -39,6 +39,7 @@ class MadeVerdicts:
 
     def publish(self, verdict: Verdict) -> Verdict:
         """Add a verdict, and tell who listens."""
+        assert all(made is not verdict for made in self.verdicts), "a verdict has one number, and is published once"
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)

@@ -33,6 +33,7 @@ BROKER_FILES = (
     broker_folder.TAP_TRANSACTIONS,
     broker_folder.TAP_MEMBERS,
     broker_folder.TAP_WATERMARKS,
+    broker_folder.TAP_SHARES,
     broker_folder.TRACE,
     broker_folder.DATA,
 )

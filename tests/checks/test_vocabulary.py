@@ -14,7 +14,7 @@ KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
 SUPPORT = Path(__file__).parents[1] / "support"
 ORACLE = [
     *(CHECKS / f"oracle{part}.py" for part in ("", "_of_removals", "_of_origins")),
-    *(SUPPORT / f"oracle_of_{part}.py" for part in ("transactions", "watermarks")),
+    *(SUPPORT / f"oracle_of_{part}.py" for part in ("transactions", "watermarks", "shares")),
 ]
 TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py", CHECKS / "unanswered.py"]
 """Their rules have no oracle of their own: tests of each have a second reading."""

@@ -55,11 +55,13 @@ def give(cluster: Cluster, kafka: Authorized, *acls: Acl) -> None:
 
 
 def created(cluster: Cluster, kafka: Authorized, name: str) -> str:
-    """Creates a topic as the administrator; returns when the administrator's broker knows it."""
+    """Creates a topic as the administrator; returns when each broker knows it."""
     controller = cluster.brokers[kafka.admin.metadata().controller_id]
     with RawKafka(controller.listeners["BROKERS"].bind.port, client_id="broker-1") as admin:
         assert admin.create_topic(name, replication=3).error_code == 0
-    until(lambda: kafka.admin.metadata(name).topics[0].error_code == 0, f"broker 1 knows {name}")
+    for broker in cluster.brokers.values():
+        with RawKafka(broker.listeners["BROKERS"].bind.port, client_id="broker-1") as link:
+            until(lambda: link.metadata(name).topics[0].error_code == 0, f"each broker knows {name}")
     return name
 
 
@@ -96,7 +98,7 @@ def test_an_admin_creates_describes_and_deletes_acls_which_survive_a_restart() -
         ]
         for future in admin.create_acls(bindings).values():
             future.result(20)
-        assert set(admin.describe_acls(EVERYTHING).result(20)) == set(bindings)
+        until(lambda: set(admin.describe_acls(EVERYTHING).result(20)) == set(bindings), "the broker has the ACLs")
         for broker in cluster.brokers.values():
             broker.restart()
             of_one: Any = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})

@@ -238,11 +238,10 @@ def test_connections_of_clients_and_brokers_outlive_their_sessions(cluster: Clus
     producer = Producer(of_librdkafka(cluster, "SCRAM-SHA-256") | {"acks": "all"})
     end = time.monotonic() + 6
     sent = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or sent < 50:
         producer.produce("again", str(sent).encode())
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
         sent += 1
-    assert sent > 50
     cluster.await_converged()
     for broker in cluster.brokers.values():
         log = (broker.folder / "broker.log").read_text()

@@ -21,16 +21,23 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from free_ports import first_free
 from harrow import Cluster
+from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Origin
+from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.commands import cli
+from harrow.harness.requests.share_member import ACCEPT, REJECT, RELEASE
 from kafka_reference import dump, needs_kafka
 from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, transactions, worth_reading
+from raw_kafka import RawKafka
+from share_consumers import ShareConsumer
 from storage_host import StorageHost
+from waiting import until
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("apache-kafka")]
+GROUP_RESOURCE = 32
 SMALL = {"internal.segment.bytes": "3000", "index.interval.bytes": "300", "retention.ms": "-1"}
 BROKER = {
     "offsets.topic.num.partitions": 1,
@@ -40,6 +47,8 @@ BROKER = {
     "group.initial.rebalance.delay.ms": 0,
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 2,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 2,
 }
 
 
@@ -96,6 +105,7 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         produce(servers, "append-time", 40, 0, **{"compression.type": "zstd"})
         groups(servers, "classic")
         transactions(servers)
+        share_group(servers, "codecs")
         cluster.await_converged()
         cluster.brokers[2].kill()
         shutil.copytree(cluster.brokers[2].folder / "data", target / "killed")
@@ -103,6 +113,19 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(cluster.brokers[1].folder / "data", target / "stopped")
     by_hand(target / "by-hand" / "aborted-0")
     return target
+
+
+def share_group(servers: str, topic: str) -> None:
+    """A share group that accepts, releases and rejects records of `topic`, which it reads from the start."""
+    with RawKafka(int(servers.split(",", maxsplit=1)[0].rsplit(":", 1)[1])) as raw:
+        entry = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+        row = {"resource_type": GROUP_RESOURCE, "resource_name": "workers", "configs": [entry]}
+        changed = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[row], validate_only=False)
+    assert changed.responses[0].error_code is ErrorCode.none, changed
+    with ShareConsumer(servers, "workers", topic) as worker:
+        records = until(worker.poll, "records are acquired")
+        for kind in (ACCEPT, RELEASE, REJECT):
+            worker.acknowledge(records[kind::4], kind)
 
 
 def by_hand(folder: Path) -> None:
@@ -202,6 +225,25 @@ def test_kafka_decodes_our_transaction_log(our_folders: Path, monkeypatch: pytes
         assert f'"transactionStatus":"{status}"' in text, status
     assert '"transactionPartitions":[{"topic":"transactions","partitionIds":[0]}]' in text
     assert "skipping" not in text
+
+
+def test_kafka_decodes_our_records_of_share_groups(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-932: records of the group in __consumer_offsets, of the states of share-partitions in __share_group_state."""
+    monkeypatch.chdir(our_folders)
+    logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__consumer_offsets-0/*.log"))]
+    text = "\n".join(judged(our_folders, logs, "--offsets-decoder"))
+    for kind in range(10, 16):
+        assert f'"type":"{kind}","data":{{"groupId":"workers"' in text
+    logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__share_group_state-0/*.log"))]
+    assert len(logs) == 2
+    out, err = dump(logs, "--share-group-state-decoder", folder=our_folders)
+    assert err.decode() == ""
+    text = out.decode()
+    for kind, state in ((0, '"stateBatches":[]'), (1, '"deliveryState":2,"deliveryCount":1'), (1, '"deliveryState":4')):
+        lines = [line for line in text.splitlines() if f'key: {{"type":"{kind}","data":{{"groupId":"workers"' in line]
+        assert any(state in line for line in lines), f"{state} in a record of type {kind}"
+    assert "skipping" not in text
+    assert "isvalid: false" not in text
 
 
 def test_kafka_reads_our_compacted_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from harrow.faults.planning import RANDOM_FAULTS, drawn_fault
 LATEST_MS = 900_000
 
 
-def run_to_the_end(system: FakeSystem, nemesis: Nemesis) -> None:
-    now_ms = 0
+def run_to_the_end(nemesis: Nemesis, now_ms: int = 0) -> None:
     while (again := nemesis.turn(now_ms)) is not None:
         assert now_ms < LATEST_MS, nemesis.waits_for
         now_ms = again
@@ -34,7 +33,7 @@ def test_no_fault_has_a_bug_when_its_brokers_ended_before_it_began(kind: str, st
 
     step = ScheduledFault(id="1", fault=drawn_fault(kind, all_brokers), required=False)
     nemesis = Nemesis(system, Schedule(steps=(step,), seed=3, cap=3), write=write)
-    run_to_the_end(system, nemesis)
+    run_to_the_end(nemesis)
     assert not [problem for problem in nemesis.problems if " failed: " in problem]
 
 
@@ -51,6 +50,6 @@ def test_a_rolling_restart_waits_for_a_first_broker_that_was_starting() -> None:
     assert nemesis.turn(10) is not None
     assert nemesis.problems == []
     system.brokers[1].state = RUNNING
-    run_to_the_end(system, nemesis)
+    run_to_the_end(nemesis, 20)
     assert nemesis.problems == []
     assert [broker.incarnation for broker in system.brokers.values()] == [2, 2, 2]

@@ -12,12 +12,14 @@ from harrow.faults import (
     Fault,
     Injection,
     Nemesis,
+    expire_lock,
     hijack_transactional_id,
     isolate_client,
     kill_program,
     pause_program,
     rebalance_storm,
     stuck_consumer,
+    stuck_share_consumer,
     terminate_program,
 )
 from harrow.faults.controls import DEAD, PAUSED, RUNNING
@@ -38,6 +40,7 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
     [
         (hijack_transactional_id("billing-1"), {"transactional_id": "billing-1"}),
         (stuck_consumer("billing"), {"group": "billing"}),
+        (stuck_share_consumer("billing"), {"group": "billing"}),
         (
             rebalance_storm("billing", every_s=(0.2, 0.3)),
             {"group": "billing", "every_ms": (200, 300), "seed": 2337446730},
@@ -58,6 +61,22 @@ def test_a_client_begins_once_and_acts_until_it_is_healed(fault: Fault, asked: d
     fault.heal(system, injection)
     assert fault.probe_healed(system, injection).proved
     assert system.undisturbed()
+
+
+def test_locks_end_once_where_records_are_locked() -> None:
+    system, fault = FakeSystem(), expire_lock("workers", member="m-1")
+    system.brokers[1].kill()
+    injection = begun(system, fault)
+    assert not fault.probe(system, injection).proved  # nothing is locked yet
+    system.brokers[2].locks = {("workers", "m-1"): 3, ("workers", "m-2"): 4, ("others", "m-1"): 5}
+    for _ in range(2):
+        fault.inject(system, injection)
+    found = fault.probe(system, injection)
+    assert found.proved
+    assert found.facts == {"records": {"2": 3}}
+    assert sum(system.brokers[2].locks.values()) == 9
+    fault.heal(system, injection)
+    assert fault.probe_healed(system, injection).proved
 
 
 def test_clients_are_isolated_on_every_broker_and_on_one_that_starts_later() -> None:

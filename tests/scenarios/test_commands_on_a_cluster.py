@@ -9,11 +9,18 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harrow import Harrow, Topic
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.messages import milliseconds
+from raw_kafka import RawKafka
+from raw_transactions import coordinator_of
+from streams_group_requests import subtopology
 from waiting import readable, until
 
 COMMAND = [str(Path(sys.executable).parent / "harrow")]
@@ -70,6 +77,37 @@ def test_groups_and_offsets_show_members_committed_offsets_and_lag(harrow: Harro
     assert {row["topic"] for row in rows("topics", servers)} >= {"orders", "__consumer_offsets"}
     for name in ("groups", "offsets", "topics"):
         assert "orders" in run(name, servers).stdout
+
+
+def test_groups_show_streams_groups_with_the_tasks_of_their_members(harrow: Harrow, orders: Topic) -> None:
+    servers = harrow.bootstrap_servers
+    ports = {node: broker.port for node, broker in harrow.cluster.brokers.items()}
+    asked: dict[str, Any] = {"group_id": "app", "member_id": "m", "topology": None, "client_tags": None}
+    asked |= {"endpoint_information_epoch": 0, "rebalance_timeout": milliseconds(-1), "task_offsets": None}
+    asked |= {"task_end_offsets": None, "active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
+    joins: dict[str, Any] = {
+        "topology": {"epoch": 0, "subtopologies": (subtopology("0", orders.name),)},
+        "process_id": "p",
+    }
+    joins |= {"client_tags": (), "rebalance_timeout": milliseconds(60_000)}
+    with ExitStack() as links:
+        any_broker = links.enter_context(RawKafka(min(ports.values())))
+        home = coordinator_of(any_broker, "app", kind=0)
+        link = links.enter_context(RawKafka(ports[home], client_id="app-1"))
+
+        def beat(epoch: int, **more: Any) -> Any:
+            return link.ask(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, **{**asked, "member_epoch": epoch, **more})
+
+        until(lambda: beat(0, **joins).error_code is ErrorCode.none, "the member has joined")
+        until(lambda: beat(1).active_tasks, "the delay of the first rebalance is over")
+    app, billing = rows("groups", servers)
+    assert billing["group"] == "billing"
+    assert (app["group"], app["state"], app["coordinator"]) == ("app", "stable", home)
+    (member,) = app["members"]
+    assert (member["member_id"], member["client_id"], member["partitions"]) == ("m", "app-1", [])
+    assert member["tasks"] == [{"subtopology": "0", "partition": 0}]
+    assert rows("groups", servers, "app") == [app]
+    assert "0_0" in run("groups", servers, "app").stdout
 
 
 @pytest.mark.parametrize(

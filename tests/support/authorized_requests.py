@@ -16,8 +16,9 @@ from harrow.cluster.errors import error_name
 from harrow.cluster.security.acls import Acl
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
+from harrow.cluster.wire.topic_ids import UUID, text_of
 from message_samples import errors_in, filled
-from raw_kafka import batch
+from raw_kafka import RawKafka, batch
 from waiting import until
 
 SUBJECT = "a-name"
@@ -29,7 +30,11 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
 CLUSTER = ResourceType.CLUSTER
 LONG = messages.milliseconds(10_000)
 BEFORE_AUTHORIZATION = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS}
-SETTINGS: Mapping[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+SETTINGS: Mapping[str, object] = {
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+}
 
 _FIELDS: Mapping[int, Mapping[str, Any]] = {
     ApiKey.PRODUCE: {"records": batch(["x"]), "index": 0},
@@ -48,6 +53,7 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
     ApiKey.CREATE_ACLS: {"principal": "User:other"},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"member_epoch": 5, "topic_partitions": None, "subscribed_topic_regex": None},
+    ApiKey.SHARE_GROUP_HEARTBEAT: {"member_epoch": 5},
     ApiKey.ELECT_LEADERS: {"election_type": 0},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"cursor": None},
     ApiKey.LIST_TRANSACTIONS: {
@@ -186,7 +192,28 @@ def prepare(broker: Authorized, subject: str = SUBJECT) -> Any:
     for key_type in (0, 1):
         until(lambda: located(key_type), "there is a coordinator")  # noqa: B023
     until(begun, "the coordinators are loaded")
-    return admin.metadata(subject, version=12).topics[0].topic_id
+    topic_id = admin.metadata(subject, version=12).topics[0].topic_id
+    if ApiKey.INITIALIZE_SHARE_GROUP_STATE in served(broker):
+        _begin_share(admin, subject, topic_id)
+    return topic_id
+
+
+def _begin_share(admin: RawKafka, subject: str, topic_id: UUID) -> None:
+    """Store the state of a share-partition, so that the share coordinator is loaded."""
+    key = f"{subject}:{text_of(topic_id)}:0"
+
+    def located() -> bool:
+        answer = admin.ask(ApiKey.FIND_COORDINATOR, 6, key_type=2, coordinator_keys=[key])
+        return not answer.coordinators[0].error_code
+
+    def stored() -> bool:
+        row = {"partition": 0, "state_epoch": 0, "start_offset": 0}
+        topics = [{"topic_id": topic_id, "partitions": [row]}]
+        answer = admin.ask(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, group_id=subject, topics=topics)
+        return not answer.results[0].partitions[0].error_code
+
+    until(located, "there is a share coordinator")
+    until(stored, "the share coordinator is loaded")
 
 
 def everything(*, but: Iterable[ResourceType] = ()) -> list[Acl]:

@@ -274,10 +274,18 @@ class FakeBroker(FakeProcess, Broker):
         self.links = self.own_links = FakeLinkControl(self.actions, self.check_running)
         self.disk = self.own_disk = FakeDisk(self)
         self.rules = self.own_rules = FakeBrokerRules(self)
+        self.shares = self
+        self.locks: dict[tuple[str, str], int] = {}
+        """How many records a member of a share group has locked here, by group and member."""
 
     def forget(self) -> None:
         self.own_rules.armed.clear()
         self.own_links.state.rules.clear()
+
+    def end_locks(self, group: str, member: str) -> int:
+        self.check_running()
+        ended = [key for key in self.locks if key[0] == group and member in ("", key[1])]
+        return sum(self.locks.pop(key) for key in ended)
 
     def check_running(self) -> None:
         if self.state != RUNNING:

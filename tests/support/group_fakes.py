@@ -6,8 +6,31 @@ from typing import Any, cast
 
 from coordinator_fakes import FakeCache, FakePartition, FakeReplicas, Sent, send_request
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.errors import KafkaError
 from harrow.cluster.groups import GroupCoordinator
+from harrow.cluster.metadata.new_topic import NewTopic
 from manual_host import ManualHost
+from memory_persister import MemoryPersister
+
+
+class FakeTopics:
+    """Creates topics at once; those of `refused` get the error."""
+
+    def __init__(self, cache: FakeCache) -> None:
+        self._cache = cache
+        self.created: list[NewTopic] = []
+        self.refused: dict[str, KafkaError] = {}
+
+    def plan(self, requested: NewTopic) -> NewTopic:
+        """Refuse the topic, or return it as its plan."""
+        if requested.name in self.refused:
+            raise self.refused[requested.name]
+        return requested
+
+    async def create(self, plan: NewTopic) -> None:
+        """Create it."""
+        self.created.append(plan)
+        self._cache.change(**{plan.name: plan.partitions})
 
 
 class GroupTestBed:
@@ -17,10 +40,13 @@ class GroupTestBed:
         self.host = ManualHost()
         self.replicas = FakeReplicas(self.host)
         self.cache = FakeCache()
+        self.topics = FakeTopics(self.cache)
         defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
         config = BrokerConfig.parse({**defaults, **{name.replace("_", "."): value for name, value in settings.items()}})
         replicas, cache = cast("Any", (self.replicas, self.cache))
-        self.coordinator = GroupCoordinator(self.host, config, replicas, cache)
+        self.persister = MemoryPersister()
+        topics = cast("Any", self.topics)
+        self.coordinator = GroupCoordinator(self.host, config, replicas, cache, topics, self.persister)
         self.handlers = {int(row.api_key): row for row in self.coordinator.handlers()}
 
     def lead(self, number: int, *, high_watermark: int | None = None) -> FakePartition:

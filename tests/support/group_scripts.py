@@ -69,6 +69,8 @@ def check_answers(script: Script[Any], name: str, file_name: str) -> None:
     """The answers of a script must be those that the file has under its name."""
     file = FILES / file_name
     if script.kafka.name == "apache" and os.environ.get("HARROW_RECORD") == "1":
+        version = os.environ.get("KAFKA_VERSION", "4.2.0")
+        assert version == "4.2.0", f"the files have answers of Apache Kafka 4.2.0; KAFKA_VERSION is {version}"
         known: dict[str, list[Any]] = json.loads(file.read_text()) if file.exists() else {}
         known[name] = script.notes
         rows = ",\n".join(

@@ -16,6 +16,7 @@ from harrow.cluster.tap.layouts import (
     FETCHED,
     FLAG_LOST,
     PRODUCED,
+    SHARE_ROW,
     TAP_ROW,
     WATERMARK_ROW,
     WATERMARKS_FETCHED,
@@ -299,6 +300,42 @@ class RunFolder:
             kind, names["app"], names[TOPIC], 0, leader_epoch, 0, high, *others, self.tick(), self.tick()
         )
         with (self._broker(node) / broker_folder.TAP_WATERMARKS).open("ab") as file:
+            file.write(row)
+
+    def shared(
+        self,
+        kind: int,
+        first: int,
+        last: int,
+        *,
+        member: str = "m-1",
+        group: str = "workers",
+        count: int = 0,
+        error: int = 0,
+        node: int = 1,
+        leader_epoch: int = 4,
+    ) -> None:
+        """What a share group did with records of partition 0; a lock lasts for 30 seconds."""
+        names = {**self._numbered(node, member), **self._numbered(node, group)}
+        now = self.tick()
+        row = SHARE_ROW.pack(
+            kind,
+            0,
+            error,
+            names[group],
+            names[member],
+            names[member],
+            names[TOPIC],
+            0,
+            leader_epoch,
+            count,
+            first,
+            last,
+            now,
+            self.tick(),
+            now + 30_000_000_000,
+        )
+        with (self._broker(node) / broker_folder.TAP_SHARES).open("ab") as file:
             file.write(row)
 
     def coordinators_did_nothing(self, *nodes: int) -> None:

@@ -23,8 +23,10 @@ SOURCE = Path(__file__).with_name("KafkaTools.java")
 PACKAGES = {
     "ConfigCommand": ADMIN_PACKAGE,
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "ConsoleShareConsumer": "org.apache.kafka.tools.consumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
+    "ShareGroupCommand": "org.apache.kafka.tools.consumer.group",
 }
 _TOPIC_ID = re.compile(r"TopicId: [\w-]{22}")
 OPENS = "--add-opens=java.base/java.lang=ALL-UNNAMED"

@@ -77,7 +77,8 @@ def tools(program: str) -> tuple[str, ...]:
     return TOOLS[program.rpartition("/")[2]]
 
 
-TOOLS: Mapping[str, tuple[str, ...]] = {"go": ("go",), "node": ("node", "npm"), "java": ("java", "javac", "mvn")}
+_JAVA = ("java", "javac", "mvn")
+TOOLS: Mapping[str, tuple[str, ...]] = {"go": ("go",), "node": ("node", "npm"), "java": _JAVA, "streams": _JAVA}
 NPM = ("npm", "ci", "--no-audit", "--no-fund")
 JARS = ("mvn", "-q", "-B", "dependency:copy-dependencies")
 JAVAC = ("javac", "-nowarn", "-d", "classes", "-cp")
@@ -85,6 +86,7 @@ BUILDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "go": (("go", "build", "-o", "orders", "."),),
     "node": (NPM,),
     "java": ((*JARS, "-DoutputDirectory=jars"), (*JAVAC, "jars/*", "Orders.java")),
+    "streams": ((*JARS, "-DoutputDirectory=jars"), (*JAVAC, "jars/*", "Bills.java")),
     "known_bugs/go": (
         ("go", "build", "-o", "orders-fixed", "."),
         ("go", "build", "-modfile=old.mod", "-o", "orders-old", "."),
@@ -100,14 +102,15 @@ COMMANDS: Mapping[str, Callable[[Path, str], list[str]]] = {
     "go": lambda folder, _: [str(folder / "orders")],
     "node": lambda folder, _: ["node", str(folder / "orders.js")],
     "java": lambda folder, _: java(folder, "jars"),
+    "streams": lambda folder, _: java(folder, "jars", "Bills", "-Xmx256m", "-XX:+UseSerialGC"),
     "known_bugs/go": lambda folder, version: [str(folder / f"orders-{version}")],
     "known_bugs/node": lambda folder, version: ["node", str(folder / "orders.js"), version],
     "known_bugs/java": lambda folder, version: java(folder, f"jars-{version}"),
 }
 
 
-def java(folder: Path, jars: str) -> list[str]:
-    return ["java", "-cp", f"{folder / 'classes'}:{folder / jars}/*", "Orders"]
+def java(folder: Path, jars: str, program: str = "Orders", *options: str) -> list[str]:
+    return ["java", *options, "-cp", f"{folder / 'classes'}:{folder / jars}/*", program]
 
 
 def main(programs: list[str]) -> int:

@@ -7,6 +7,7 @@ from harrow.cluster.config import BrokerConfig, validate_topic_config
 from harrow.cluster.internal_topics import (
     INTERNAL_TOPICS,
     OFFSETS,
+    SHARE_STATE,
     TRANSACTIONS,
     InternalTopic,
     java_hash,
@@ -39,7 +40,8 @@ def test_settings_of_an_internal_topic_are_valid_topic_settings(topic: InternalT
     config = BrokerConfig.parse({})
     assert topic.partitions(config) == 50
     assert topic.replication_factor(config) == 3
-    assert validate_topic_config(topic.settings(config))["cleanup.policy"] == "compact"
+    policy = "delete" if topic is SHARE_STATE else "compact"  # share coordinators delete what no snapshot needs
+    assert validate_topic_config(topic.settings(config))["cleanup.policy"] == policy
 
 
 def test_settings_of_an_internal_topic_follow_the_brokers_settings() -> None:

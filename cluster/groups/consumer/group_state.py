@@ -15,13 +15,13 @@ Source: Kafka's ConsumerGroup and ModernGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 from enum import Enum
 from typing import TypeVar
 
-from ...coordinators import KeyValue
 from ...wire.topic_ids import UUID
+from ..serial_group import Draft as SerialDraft
 from .group_records import (
     ConsumerRecord,
     CurrentRecord,
@@ -148,34 +148,10 @@ class GroupData:
             self.owners[partition] = member_id
 
 
-class Draft:
-    """The records of one operation, and the state after them."""
+class Draft(SerialDraft[GroupData, ConsumerRecord]):
+    """The records of one operation on a consumer group, and the state after them."""
 
-    __slots__ = ("_is_copy", "first", "last", "on_applied", "records", "state")
-
-    def __init__(self, state: GroupData) -> None:
-        self.state = state
-        self.records: list[ConsumerRecord] = []
-        self.first: list[KeyValue] = []
-        """Records of other kinds before those of the group: the tombstone of a classic group."""
-        self.last: list[KeyValue] = []
-        """Records of other kinds after those of the group: a classic group, tombstones of offsets."""
-        self.on_applied: list[Callable[[], None]] = []
-        """Called when the draft has become the state, before the response."""
-        self._is_copy = False
-
-    def add(self, *records: ConsumerRecord) -> None:
-        """Append records, and apply them to the copy."""
-        if records and not self._is_copy:
-            self.state = self.state.copy()
-            self._is_copy = True
-        for record in records:
-            self.state.apply(record)
-        self.records.extend(records)
-
-    def replace_records(self, records: Iterable[ConsumerRecord]) -> None:
-        """Write `records` instead of those collected; the state stays as it is."""
-        self.records = list(records)
+    __slots__ = ()
 
     def remove_member(self, member_id: str) -> None:
         """Tombstones of a member, in Kafka's order."""

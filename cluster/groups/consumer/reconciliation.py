@@ -79,6 +79,9 @@ def _step(
     revoking: Collection[tuple[UUID, int]] = (),
 ) -> CurrentAssignment:
     old = member.current
+    assert epoch >= old.epoch, f"{member.member_id}: epoch {epoch} after {old.epoch}"
+    assert bool(revoking) == (state is MemberState.UNREVOKED_PARTITIONS), f"{member.member_id}: {state}, {revoking}"
+    assert not set(assigned).intersection(revoking), f"{member.member_id} has and revokes {assigned} and {revoking}"
     return CurrentAssignment(
         epoch=epoch,
         previous_epoch=old.epoch,

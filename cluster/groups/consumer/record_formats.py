@@ -23,13 +23,12 @@ Source: the ConsumerGroup…Key/Value.json files of Apache Kafka; KIP-482 (tagge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from ...coordinators import KeyValue, RecordFormatError
+from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
-from ...wire.topic_ids import UUID
-from ..flexible_fields import FlexibleReader, FlexibleWriter
+from ..partition_fields import read_partitions, read_value, write_partitions
 from .group_records import (
     ConsumerRecord,
     CurrentRecord,
@@ -42,11 +41,9 @@ from .group_records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from .members import ClassicMetadata, ClassicProtocol, CurrentAssignment, MemberMetadata, MemberState, Partitions
+from .members import ClassicMetadata, ClassicProtocol, CurrentAssignment, MemberMetadata, MemberState
 
 GROUP_EPOCH, SUBSCRIBED_TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
-
-T = TypeVar("T")
 
 
 def encode_record(group_id: str, record: ConsumerRecord) -> KeyValue:
@@ -63,19 +60,19 @@ def decode_record(kind: int, name: str, value: Buffer | None) -> ConsumerRecord:
     """The record of a key of type `kind`; `name` is the key's member id or regular expression."""
     match kind:
         case 3:
-            return GroupEpochRecord(_read(value, _group_epoch))
+            return GroupEpochRecord(read_value(value, _group_epoch))
         case 4:
             return SubscribedTopicsRecord()
         case 5:
-            return MemberRecord(name, _read(value, _member))
+            return MemberRecord(name, read_value(value, _member))
         case 6:
-            return TargetEpochRecord(_read(value, FlexibleReader.i32))
+            return TargetEpochRecord(read_value(value, FlexibleReader.i32))
         case 7:
-            return TargetRecord(name, _read(value, _partitions))
+            return TargetRecord(name, read_value(value, read_partitions))
         case 8:
-            return CurrentRecord(name, _read(value, _current))
+            return CurrentRecord(name, read_value(value, _current))
         case 16:
-            return RegexRecord(name, _read(value, _regex))
+            return RegexRecord(name, read_value(value, _regex))
         case _:
             raise RecordFormatError(f"key type {kind}")
 
@@ -112,14 +109,14 @@ def _encode_value(record: ConsumerRecord) -> bytes | None:
             out.i32(value)
             out.tags()
         case TargetRecord(_, value):
-            _write_partitions(out, value or {})
+            write_partitions(out, value or {})
             out.tags()
         case CurrentRecord(_, CurrentAssignment() as value):
             out.i32(value.epoch)
             out.i32(value.previous_epoch)
             out.i8(value.state)
-            _write_partitions(out, value.assigned)
-            _write_partitions(out, value.revoking)
+            write_partitions(out, value.assigned)
+            write_partitions(out, value.revoking)
             out.tags()
         case RegexRecord(_, ResolvedRegex() as value):
             out.strings(value.topics)
@@ -155,26 +152,6 @@ def _write_member(out: FlexibleWriter, value: MemberMetadata) -> None:
         classic.tags()
     classic.tags()
     out.tags([(0, classic.bytes())])
-
-
-def _write_partitions(out: FlexibleWriter, partitions: Partitions) -> None:
-    out.size(len(partitions))
-    for topic_id, numbers in sorted(partitions.items()):
-        out.raw(topic_id.bytes)
-        out.size(len(numbers))
-        for number in sorted(numbers):
-            out.i32(number)
-        out.tags()
-
-
-def _read(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T | None:
-    if value is None:
-        return None
-    reader = FlexibleReader(value)
-    version = reader.i16()
-    if version != 0:
-        raise RecordFormatError(f"value version {version}; 0 is known")
-    return decode(reader)
 
 
 def _group_epoch(reader: FlexibleReader) -> GroupEpoch:
@@ -213,17 +190,6 @@ def _classic(reader: FlexibleReader) -> ClassicMetadata | None:
     return ClassicMetadata(session_timeout_ms=session_ms, protocols=tuple(protocols))
 
 
-def _partitions(reader: FlexibleReader) -> Partitions:
-    found: dict[UUID, frozenset[int]] = {}
-    for _ in range(reader.size()):
-        topic_id = UUID(bytes=reader.raw(16))
-        numbers = frozenset(reader.i32() for _ in range(reader.size()))
-        reader.tags()
-        if numbers:
-            found[topic_id] = numbers
-    return found
-
-
 def _current(reader: FlexibleReader) -> CurrentAssignment:
     epoch, previous, state = reader.i32(), reader.i32(), reader.i8()
     known = state in tuple(MemberState)
@@ -231,8 +197,8 @@ def _current(reader: FlexibleReader) -> CurrentAssignment:
         epoch=epoch,
         previous_epoch=previous,
         state=MemberState(state) if known else MemberState.UNKNOWN,
-        assigned=_partitions(reader),
-        revoking=_partitions(reader),
+        assigned=read_partitions(reader),
+        revoking=read_partitions(reader),
     )
 
 

@@ -9,13 +9,15 @@ Source: Kafka's GroupMetadataManager (updateTargetAssignment), TargetAssignmentB
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ...config.group_table import HEARTBEAT, SESSION
+from ...wire.topic_ids import UUID
 from .assignors import ASSIGNORS, Subscriber
 from .group_records import GroupEpoch, GroupEpochRecord, TargetEpochRecord, TargetRecord
 from .group_state import Draft, GroupData
+from .members import Partitions, each
 from .subscriptions import TopicView, metadata_hash, partition_counts, subscribed_topics, topics_of, update_regexes
 
 
@@ -79,10 +81,22 @@ def update_target(draft: Draft, rules: ConsumerRules) -> None:
         for member in state.members.values()
     ]
     targets = ASSIGNORS[assignor_name(state, rules.limits)](members, counts)
+    _check(targets, members, counts)
     for member_id, target in targets.items():
         if member_id not in state.targets or target != state.target(member_id):
             draft.add(TargetRecord(member_id, target))
     draft.add(TargetEpochRecord(state.epoch))
+
+
+def _check(targets: Mapping[str, Partitions], members: Iterable[Subscriber], counts: Mapping[UUID, int]) -> None:
+    """What the head of `assignors.py` promises: each partition of a subscribed topic has one of its subscribers."""
+    given = Counter(partition for target in targets.values() for partition in each(target))
+    wanted = {(topic, n) for member in members for topic in member.topics for n in range(counts.get(topic, 0))}
+    assert given.keys() == wanted, f"assigned and not subscribed, or not assigned: {sorted(given.keys() ^ wanted)}"
+    assert all(count == 1 for count in given.values()), f"assigned to several members: {given}"
+    for member in members:
+        target = targets[member.member_id]
+        assert target.keys() <= member.topics, f"{member.member_id} is assigned topics that it does not subscribe to"
 
 
 def assignor_name(state: GroupData, limits: ConsumerLimits) -> str:

@@ -63,6 +63,7 @@ class ClockFaults:
 
     def read(self, wall_ms: int, monotonic_ms: int) -> int:
         """Return what the clock shows at this true time; only while it is active."""
+        assert self.active, "a clock without an error counts no reads"
         self._reads += 1
         return self.shown(wall_ms, monotonic_ms)
 

@@ -20,6 +20,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     state              none                                           a broker's replicas: leader, epoch, ISR, offsets
     connections.close  user (without: all clients with TLS)           ends a broker's connections; how many there were
     credentials        user                                           fingerprints of passwords and of certificates
+    share-locks.end    group, member (without: all members)           ends their locks on a broker; how many records
     metrics            none                                           a broker's metrics, and the port of their page
     tree               none                                           every node of the registry, by path
     session.expire     name                                           ends the sessions of a client of the registry

@@ -107,6 +107,7 @@ class DiskFaults:
                         due = rule
             if due is None:
                 return
+            assert not due.spent(), f"{due} has acted as often as it may"
             due.fired += 1
             due.last_path = path
             if due.spent():

@@ -96,6 +96,8 @@ class RealFailpoints:
         armed.hits += 1
         if armed.hits < armed.nth:
             return
+        assert armed.hits == armed.nth, f"{armed} was due earlier"
+        assert not armed.fired, f"{armed} acts a second time"
         del self._live[armed.name]
         armed.fired += 1
         self._trace.emit(FailpointFired(name=armed.name, action=armed.action, hit=armed.hits))

@@ -115,6 +115,7 @@ class RequestRules(Generic[RuleT]):
 
     def arm(self, rule: RuleT) -> None:
         """Add a rule."""
+        assert rule.id not in self._rules, f"a second rule with the id {rule.id}"
         self._rules[rule.id] = rule
         self._seen[rule.id] = SeenClients(rule.api_key)
         self._armed.append(rule)
@@ -140,6 +141,7 @@ class RequestRules(Generic[RuleT]):
             if rule.is_due() and due is None:
                 due = rule
         if due is not None:
+            assert due.fired < due.count, f"a rule that acts {due.count} times has acted {due.fired} times: {due}"
             due.fired += 1
             if due.fired == due.count:
                 self._armed.remove(due)

@@ -98,4 +98,5 @@ class SendQueue:
                 return
             queue.popleft()
             self.regions -= part.__class__ is RealRegion
+            assert self.regions >= 0, f"{self.regions} file regions are queued"
             sent -= size

@@ -37,6 +37,7 @@ GROUP_STATES = (
     "Empty",
     "Assigning",
     "Reconciling",
+    "NotReady",
 )
 """Kafka's names of the states of groups, of both protocols; a row of the tap has the place in this table."""
 
@@ -53,12 +54,20 @@ class TappedGroup(NamedTuple):
     """The longest rebalance or session timeout of its members: until then the coordinator may wait for one of them."""
 
 
-SHARE_ACQUIRED, SHARE_ACCEPTED, SHARE_RELEASED, SHARE_REJECTED, SHARE_RENEWED, SHARE_EXPIRED, SHARE_ARCHIVED = range(
-    1, 8
-)
+(
+    SHARE_ACQUIRED,
+    SHARE_ACCEPTED,
+    SHARE_RELEASED,
+    SHARE_REJECTED,
+    SHARE_RENEWED,
+    SHARE_EXPIRED,
+    SHARE_ARCHIVED,
+    SHARE_LOADED,
+) = range(1, 9)
 """What happened to records of a share group: a ShareFetch delivered them to a member under a lock; the member's
 acknowledgement (accept, release, reject, renew) has its result; the lock expired; they were given up, because they were
-delivered as often as is allowed or because the log lost them."""
+delivered as often as is allowed or because the log lost them; a leader loaded the share-partition, or its start offset
+was set: `first_offset` is its start offset, `last_offset` the one before it, and `delivery_count` 0."""
 
 
 class SharedRecords(NamedTuple):
@@ -263,4 +272,4 @@ class NoTap:
     def _nothing(self, *_: Any, **__: Any) -> None:
         """Record nothing."""
 
-    produced = fetched = watermarks = committed = transaction = group = member = requested = close = _nothing
+    produced = fetched = watermarks = committed = transaction = shared = group = member = requested = close = _nothing

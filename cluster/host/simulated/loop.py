@@ -104,6 +104,7 @@ class SimLoop:
 
     def resume(self, incarnation: Incarnation) -> None:
         """Run the calls that became due while the incarnation was paused."""
+        assert not incarnation.paused, f"{incarnation.name} is paused: its calls would be held again"
         held, incarnation.held = incarnation.held, []
         self._ready.extend(held)
 
@@ -116,6 +117,7 @@ class SimLoop:
             self._run_ready()
             if not heap or heap[0][0] > deadline_ns:
                 break
+            assert heap[0][0] >= self.now_ns, f"time goes back from {self.now_ns} to {heap[0][0]} ns"
             self.now_ns, _, timer = heapq.heappop(heap)
             self._ready.append(timer)
             # all timers of an instant run before the calls that they cause
@@ -169,6 +171,7 @@ class SimLoop:
 
     def at_close(self, key: object, call: Callable[[], None]) -> None:
         """Run `call` when the world ends, unless `forget(key)` was called before."""
+        assert key not in self._closers, f"{key!r} would lose what it runs at the end of the world"
         self._closers[key] = call
 
     def forget(self, key: object) -> None:

@@ -139,6 +139,8 @@ class SimTask:
         """Run it to its next await."""
         if self._done:
             return
+        waits_for = self._waits_for
+        assert waits_for is None or waits_for.done(), f"{self.name} goes on without what it waits for"
         self._waits_for = None
         tasks = self._tasks
         before, tasks.current = tasks.current, self

@@ -48,6 +48,8 @@ class CleanedSegment:
         """Add one whole batch, which must not change any more; it is written together with others."""
         header = header_at(batch)
         size = len(batch)
+        before = self._rows[-1].last_offset if self._rows else self.segment.base_offset - 1
+        assert header.base_offset > before, f"{self.segment.file.path}: batch {header.base_offset} after {before}"
         self._rows.append(
             AppendedBatch(
                 self._pending_bytes,

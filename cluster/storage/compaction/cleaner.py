@@ -120,6 +120,8 @@ class Cleaning:
         end = self._offsets.latest_offset + 1
         if end <= self._task.first_dirty:
             return  # no batch of the dirty part fits the map
+        limit = self._task.first_uncleanable
+        assert end <= limit, f"{self._task.log.folder}: the map has records up to {end}, compaction ends at {limit}"
         keep = RecordFilter(
             self._offsets, now_ms=self._host.clock.wall_ms(), delete_retention_ms=self._delete_retention_ms
         )

@@ -48,6 +48,7 @@ class OffsetMap:
 
     def put_records(self, spans: Iterable[RecordSpan], base_offset: int, start: int) -> None:
         """Put every record of a batch that has a key and an offset from `start` on."""
+        assert base_offset > self.latest_offset, f"batch {base_offset} after offset {self.latest_offset}"
         offsets = self._offsets
         for _, _, delta, key, _ in spans:
             offset = base_offset + delta

@@ -191,6 +191,9 @@ class SparseIndex:
         draft, self._draft = self._draft, None
         if draft is not None:
             file = self._disk.open(self.path)
+            assert self._entries * self.ENTRY.size <= draft.size, (
+                f"{self.path}: {self._entries} entries in {draft.size} bytes"
+            )
             try:
                 file.truncate(0)
                 file.append((draft.view[: self._entries * self.ENTRY.size],))

@@ -63,6 +63,9 @@ class TransactionIndex:
     def append(self, aborted: AbortedTxn) -> None:
         """Add a transaction whose marker was just appended."""
         assert aborted.first_offset <= aborted.last_offset, f"{self.path}: {aborted}"
+        assert aborted.last_offset >= self.base_offset, (
+            f"{self.path}: the marker of {aborted} lies in an earlier segment"
+        )
         if aborted.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {aborted} after marker {self._last_offset}")
         if self._file is None:
@@ -102,6 +105,7 @@ class TransactionIndex:
         self._last_offset = -1
 
     def _cut(self, size: int) -> None:
+        assert size <= self._size or not size, f"{self.path}: a cut from {self._size} bytes to {size}"
         if self._file is None:
             self._file = self._disk.open(self.path)
         self._file.truncate(size)

@@ -140,6 +140,9 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
     txn = entry.txn_first_offset
     if txn == NO_TRANSACTION and header.is_transactional:
         txn = first_offset
+    assert txn <= first_offset, (
+        f"producer {entry.producer_id}: a batch at {first_offset} before its transaction at {txn}"
+    )
     return ProducerEntry(
         entry.producer_id,
         header.producer_epoch,
@@ -153,6 +156,7 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
 
 def end_transaction(entry: ProducerEntry, header: BatchHeader, offset: int, coordinator_epoch: int) -> ProducerEntry:
     """The entry after a transaction marker at `offset`."""
+    assert entry.last_offset < offset, f"a marker at {offset} ends records up to {entry.last_offset}: {entry}"
     return ProducerEntry(
         entry.producer_id,
         header.producer_epoch,

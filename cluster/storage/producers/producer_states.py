@@ -159,6 +159,9 @@ class ProducerStates:
                 stable = next(iter(self._ongoing), done.last_offset + 1)
                 aborted.append(AbortedTxn(*done[:3], stable))
             self._undecided.append(done)
+        # `first_unstable_offset` takes the first one: they are in the order of their offsets
+        last = next(reversed(self._ongoing), -1)
+        assert not started or last < started[0][0], f"{self._folder}: {started[0]} starts behind {last}"
         self._ongoing.update(started)
         return aborted
 

@@ -19,6 +19,7 @@
 * `quick.py`: fast tests that a partition has no anomaly;
 * `log_transactions.py`, `transactions.py`: transactions of the log with the coordinator's decisions, and their checks;
 * `watermarks.py`: high watermarks, last stable offsets and log start offsets that move backwards for clients;
+* `shares.py`, `share_rows.py`: records that share groups got too often, twice at a time, or never;
 * `groups.py`: committed offsets and the owners of the partition;
 * `resent_records.py`: records that were sent again while their first send was in doubt;
 * `foreign_commits.py`: offsets that were committed for a group that does not read the partition;
@@ -58,6 +59,7 @@ from . import (
     resent_records,
     rewinds,
     send_order,
+    shares,
     transactions,
     unknown_coordinators,
     unsent_batches,
@@ -98,6 +100,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     unknown_coordinators.without_tap,
     watermarks.regressions_of_a_leader,
     watermarks.regressions_between_leaders,
+    shares.share_groups,
     ends_of_reads.beyond_the_reads,
     removals.below_the_low_watermark,
     removals.below_the_cleaned_offset,
@@ -183,6 +186,8 @@ def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
         "replica_logs": len(inputs.logs),
         "log_batches": sum(len(log) for log in inputs.logs.values()),
     }
+    ended = counts["acknowledged"] + counts["unacknowledged"]
+    assert ended == len(sends), f"{len(sends)} sends, of which {ended} are ok or info"
     for acks, name in ((0, "batches_acks_0"), (1, "batches_acks_1"), (-1, "batches_acks_all")):
         counts[name] = int((acks_of_batches == acks).sum())
     if inputs.job.windows:

@@ -12,12 +12,14 @@ from typing import NamedTuple, TypeVar, cast
 import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
+from ..anomaly_kinds import SEVERITY
 from ..client_names import Explanation
 from ..facts import Fact
 from ..rows import AnomalyRow, Appended, Doubt, OperationRow, PartitionResult, PartitionTraffic, Refused, Unread
 from .inputs import FLAG_LOST
 
 OPERATIONS_MOST = 12
+KNOWN = frozenset(kind.name for kind in SEVERITY)
 LOSS, DUPLICATION = "lost-write", "duplicate"
 """What a doubt is about: it counts where the guarantees forbid this anomaly."""
 T = TypeVar("T")
@@ -116,6 +118,10 @@ class PartitionFindings:
         for name, count in self._rows.items():
             assert self._shown_of(name) == min(count, self.limit), (name, count, self.limit)
             assert self.anomaly_counts[name] >= count, (name, count)
+            records = sum(row.records for row in self.shown if row.name == name)
+            assert records <= self.anomaly_counts[name], (name, records, self.anomaly_counts[name])
+            assert name in KNOWN, f"{name} has no severity: no guarantee can forbid it"
+        assert self.anomaly_counts.keys() == self._rows.keys(), (self.anomaly_counts, self._rows)
         return PartitionResult(
             topic=self.topic,
             partition=self.partition,

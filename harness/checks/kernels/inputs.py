@@ -108,6 +108,22 @@ WATERMARK_SCHEMA: dict[str, type[pl.DataType]] = {
     "completed_ns": pl.Int64,
     "node": pl.Int32,
 }
+SHARE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8,
+    "flags": pl.UInt8,
+    "error": pl.Int16,
+    "group": pl.UInt32,
+    "member": pl.UInt32,
+    "client": pl.UInt32,
+    "leader_epoch": pl.Int32,
+    "delivery_count": pl.Int32,
+    "first_offset": pl.Int64,
+    "last_offset": pl.Int64,
+    "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64,
+    "lock_until_ns": pl.Int64,
+    "node": pl.Int32,
+}
 NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt8: np.uint8,
     pl.Int16: np.int16,
@@ -128,6 +144,7 @@ NO_TRANSACTIONS = pl.DataFrame(schema=TRANSACTION_SCHEMA)
 NO_OFFSETS = pl.DataFrame(schema=OFFSET_SCHEMA)
 NO_MEMBERS = pl.DataFrame(schema=MEMBER_SCHEMA)
 NO_WATERMARKS = pl.DataFrame(schema=WATERMARK_SCHEMA)
+NO_SHARES = pl.DataFrame(schema=SHARE_SCHEMA)
 
 
 class Role(IntEnum):
@@ -208,6 +225,8 @@ class PartitionInputs:
     coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
     watermarks: pl.DataFrame = field(default_factory=NO_WATERMARKS.clone)
     """What leaders said in responses of high watermarks and last stable offsets, since the topic was created."""
+    shares: pl.DataFrame = field(default_factory=NO_SHARES.clone)
+    """What share groups did with the records, since the topic was created."""
     early: Removal | None = None
     """A removal that was too early (`early_removals.py`)."""
     end_ns: int = 0
@@ -311,6 +330,7 @@ def rows_outside(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.D
     if not ranges:
         return frame
     first, last = np.array(ranges, np.int64).T
+    assert (np.diff(first) >= 0).all(), f"{len(first)} ranges of offsets are searched and not sorted"
     offsets = frame["offset"].to_numpy()
     at = np.searchsorted(first, offsets, side="right") - 1
     within = (at >= 0) & (np.maximum.accumulate(last)[at] >= offsets)

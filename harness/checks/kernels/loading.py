@@ -27,6 +27,7 @@ from .inputs import (
     NUMPY_TYPES,
     OFFSET_SCHEMA,
     OPS_SCHEMA,
+    SHARE_SCHEMA,
     TRANSACTION_SCHEMA,
     WATERMARK_SCHEMA,
     CoordinatorRows,
@@ -45,6 +46,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "offsets": OFFSET_SCHEMA,
     "members": MEMBER_SCHEMA,
     "watermarks": WATERMARK_SCHEMA,
+    "shares": SHARE_SCHEMA,
 }
 """By the field of a job (`ROW_RANGES`)."""
 EMPTY = {name: pl.DataFrame(schema=dict(schema)) for name, schema in SCHEMAS.items()}
@@ -136,6 +138,7 @@ class Files:
         for job, rows in zip(jobs, counts, strict=True):
             self._held[job.topic, job.partition, name] = frame.slice(start, rows)
             start += rows
+        assert start == len(frame), f"{start} of {len(frame)} rows of {name} belong to a job of the group"
 
 
 def _joined(parts: Sequence[_Part]) -> list[RowRange]:
@@ -147,6 +150,7 @@ def _joined(parts: Sequence[_Part]) -> list[RowRange]:
             joined[-1] = RowRange(path, last.start, last.rows + rows)
         else:
             joined.append(RowRange(path, start, rows))
+    assert sum(part.rows for part in joined) == sum(part.range.rows for part in parts), joined
     return joined
 
 
@@ -187,6 +191,7 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
                 epochs[int(node)] = cache
         except (SegmentError, OSError) as error:
             problems.append(f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}")
+    assert len(logs) + len(problems) >= len(job.logs), f"a log was not read: {job.logs}, {sorted(logs)}, {problems}"
     inputs = arrange(job, ops, files.rows(job, "pending"), batches, logs, problems)
     inputs.log_ends, inputs.epochs = ends, epochs
     inputs.coordinators = CoordinatorRows(
@@ -198,4 +203,8 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
     if job.created_ns and len(watermarks):
         watermarks = watermarks.filter(pl.col("invoked_ns") >= job.created_ns)
     inputs.watermarks = watermarks
+    shares = files.rows(job, "shares")
+    if job.created_ns and len(shares):
+        shares = shares.filter(pl.col("invoked_ns") >= job.created_ns)
+    inputs.shares = shares
     return inputs

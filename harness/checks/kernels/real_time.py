@@ -76,6 +76,8 @@ def real_time_order(inputs: PartitionInputs, findings: PartitionFindings) -> Non
 
 def _sent_too_late(offset: Column, invoked: Column, time: Column) -> npt.NDArray[np.bool_]:
     """Return which were sent after one with a higher offset was acknowledged; `offset` ascends."""
+    assert len(offset) == len(invoked) == len(time), (len(offset), len(invoked), len(time))
+    assert (np.diff(offset) >= 0).all(), "offsets are searched and do not ascend"
     earliest = np.minimum.accumulate(time[::-1])[::-1]
     following = np.searchsorted(offset, offset, "right")  # the first with a higher offset
     inside = following < len(offset)

@@ -122,6 +122,7 @@ def _has_any(
     batches: pl.DataFrame, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return for each batch whether it has one of the offsets, which ascend."""
+    assert (np.diff(offsets) >= 0).all(), "offsets are searched and do not ascend"
     first = np.searchsorted(offsets, batches["base_offset"].to_numpy(), "left")
     return first < np.searchsorted(offsets, batches["last_offset"].to_numpy(), "right")
 

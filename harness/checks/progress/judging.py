@@ -179,6 +179,7 @@ class ProgressJudge:
     # ---- anomalies ---------------------------------------------------------------------------
 
     def _anomaly(self, row: Standstill, fault: Disturbance | None) -> AnomalyRow:
+        assert row.stalled_ns > 0, f"{row.track.kind} {row.track.name} was not stalled in {row.gap}"
         place = row.track.place
         operation: OperationRow = {
             "operation": "without progress",

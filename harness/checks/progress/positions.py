@@ -39,6 +39,9 @@ class Positions:
         self._begins: list[tuple[int, int]] = []
         self._steps: list[Steps] = []
         risen: list[Numbers] = []
+        assert (np.diff(fetched.times) >= 0).all(), "fetches are searched by time and not in order"
+        assert (np.diff(commits.times) >= 0).all(), "commits are searched by time and not in order"
+        assert list(resets) == sorted(resets), f"owners begin in another order than that of time: {resets}"
         position = 0
         for begin, end in itertools.pairwise([0, *resets, FOREVER_NS]):
             if begin:
@@ -62,6 +65,7 @@ class Positions:
         import numpy as np
 
         asked = np.asarray(times, np.int64)
+        assert (np.diff(asked) >= 0).all(), "positions are asked at times that do not ascend"
         found = np.zeros(len(asked), np.int64)
         begins = [begin for begin, _ in self._begins]
         bounds = np.searchsorted(asked, [*begins, FOREVER_NS]).tolist()

@@ -44,12 +44,16 @@ def standstill(track: Track, gap: Gap, serves: Spans, of_application: Spans) -> 
     standing = without(gap.work, of_application)
     waits = both(standing, both(track.waits, [(gap.begin_ns, gap.end_ns)]))
     available = both(without(standing, waits), serves)
+    work_ns, stalled_ns = total(gap.work), total(available)
+    could_not_serve_ns, waited_ns = total(without(standing, serves)), total(waits)
+    assert could_not_serve_ns + stalled_ns <= work_ns, (track.name, could_not_serve_ns, stalled_ns, gap.work)
+    assert waited_ns + stalled_ns <= work_ns, (track.name, waited_ns, stalled_ns, gap.work)
     return Standstill(
         track=track,
         gap=gap,
-        without_progress_ns=total(gap.work),
-        could_not_serve_ns=total(without(standing, serves)),
-        waited_ns=total(waits),
+        without_progress_ns=work_ns,
+        could_not_serve_ns=could_not_serve_ns,
+        waited_ns=waited_ns,
         stalled=longest(available),
     )
 

@@ -255,6 +255,7 @@ class _Writer:
         record: ImportedRecord | None = None,
         times: tuple[int, int] = (FIRST_NS, FIRST_NS),
     ) -> None:
+        assert outcome is not OperationType.INVOKE, f"{function.name} of process {process} is a completion"
         history = self._history
         history.append(
             function,

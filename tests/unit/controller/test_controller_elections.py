@@ -14,7 +14,7 @@ from harrow.cluster.controller.controller_context import ControllerContext
 from harrow.cluster.controller.controller_election import ControllerMovedError, WonElection
 from harrow.cluster.controller.partition_writer import PartitionWriter
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, Set
 from registry_in_process import RecordedEvents
 
@@ -112,7 +112,7 @@ def test_writes_of_an_earlier_controller_epoch_are_refused(tmp_path: Path) -> No
         stale = WonElection(epoch=ControllerEpoch(0), version=0)
         writer = PartitionWriter(cluster.any_client(), stale, known)
         with pytest.raises(ControllerMovedError):
-            await writer.change([T0], lambda _, found: replace(found, leader=NodeId(2)))
+            await writer.change([T0], lambda _, found: replace(found, leader=NodeId(2), leader_epoch=LeaderEpoch(1)))
         with pytest.raises(ControllerMovedError):
             await writer.create({T1: state})
         with pytest.raises(ControllerMovedError):

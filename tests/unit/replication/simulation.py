@@ -117,6 +117,10 @@ class ListTap:
         row = {"group": group, "member": member, "client": client, **fields}
         self.rows.append(("member", row))
 
+    def shared(self, group: str, member: str, client: str, records: Any, **fields: Any) -> None:
+        row = {"group": group, "member": member, "client": client, "records": list(records), **fields}
+        self.rows.append(("shared", row))
+
     def group(self, group: str, now: Any, **fields: Any) -> None:
         self.rows.append(("group", {"group": group, "now": now, **fields}))
 

@@ -26,6 +26,7 @@ NAMED = {
     ApiKey.END_TXN: "transactional_id",
     ApiKey.TXN_OFFSET_COMMIT: "transactional_id",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "group_id",
+    ApiKey.SHARE_GROUP_HEARTBEAT: "group_id",
 }
 ROW = {"name": "orders", "partitions": [{"partition_index": 0}]}
 LISTS: dict[ApiKey, dict[str, Any]] = {
@@ -55,6 +56,7 @@ WITH_ERRORS = (
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
     ApiKey.CREATE_TOPICS,
 )
 

@@ -1,6 +1,6 @@
-"""Fields of fixed width in the records of `__consumer_offsets`: big-endian numbers, bytes, and texts as UTF-8.
+"""Fields of fixed width in the records of coordinators: big-endian numbers, bytes, and texts as UTF-8.
 
-Owns: the base of the writers and readers of both message formats, classic (`records.py`) and flexible
+Owns: the base of the writers and readers of both message formats, classic (`groups/records.py`) and flexible
 (`flexible_fields.py`), which differ in how they write a length.
 May fail: RecordFormatError when the bytes end too early. A text that is no UTF-8 is substituted, as in Kafka.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 
-from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
 from ..wire.texts import text_of_bytes
+from .state_machine import RecordFormatError
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")

@@ -1,4 +1,4 @@
-"""Connections of the transaction room to other brokers: one for each broker, opened when a request needs it.
+"""Connections of a coordinator's room to other brokers: one for each broker, opened when a request needs it.
 
 Owns: the clients, by broker. A broker that has another address gets a new client. Requests to this broker itself never
 come here: their callers handle them in the process.
@@ -10,21 +10,36 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ids import NodeId
+from .peers import PeerClient
 
 if TYPE_CHECKING:
-    from ..metadata import MetadataCache
-    from ..network.peers import PeerClient
+    from ..listeners import Address
 
 
-class Peers:
+class PeerAddresses(Protocol):
+    """What this module needs of the metadata cache."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """This broker."""
+        ...
+
+    def peer_endpoint(self, node_id: NodeId, /) -> Address | None:
+        """The address of a live broker's inter-broker listener."""
+        ...
+
+
+class PeerConnections:
     """Requests to other brokers."""
 
-    def __init__(self, cache: MetadataCache, connect: Callable[[NodeId], PeerClient | None], timeout_ms: int) -> None:
-        self.node_id = cache.node_id
-        self._cache = cache
+    def __init__(
+        self, addresses: PeerAddresses, connect: Callable[[NodeId], PeerClient | None], timeout_ms: int
+    ) -> None:
+        self.node_id = addresses.node_id
+        self._addresses = addresses
         self._connect = connect
         self._timeout_ms = timeout_ms
         self._clients: dict[NodeId, PeerClient] = {}
@@ -36,7 +51,7 @@ class Peers:
     def _client(self, node_id: NodeId) -> PeerClient:
         assert node_id != self.node_id, "a broker sends no request to itself"
         known = self._clients.get(node_id)
-        endpoint = self._cache.peer_endpoint(node_id)
+        endpoint = self._addresses.peer_endpoint(node_id)
         if known is not None:
             if endpoint is None or known.address == (endpoint.host, endpoint.port):
                 return known

@@ -1,4 +1,4 @@
-"""Fields of Kafka's flexible message format, for the values of `__consumer_offsets` records (KIP-482).
+"""Fields of Kafka's flexible message format, for the values of coordinators' records (KIP-482).
 
 Owns: a writer and a reader of fields in order. Lengths are unsigned varints, one more than the length (0: null).
 May fail: RecordFormatError, as `record_fields.py` says, and for a varint or an array that is too long.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..coordinators import RecordFormatError
 from ..errors import WireError
 from ..host.seam import Buffer
 from ..wire.decoding import read_varint
 from ..wire.primitives import varint
 from .record_fields import FieldReader, FieldWriter
+from .state_machine import RecordFormatError
 
 
 class FlexibleWriter(FieldWriter):

@@ -1,0 +1,227 @@
+"""Share groups of one shard: how they begin, reach the log, and keep delivery states through the persister.
+
+Owns: `ShareHosting`, the surroundings of the shard's share groups. A hosted group is a share group while `share` is
+set; it never changes its type.
+
+Source: Kafka's GroupMetadataManager (getOrMaybeCreateShareGroup), GroupCoordinatorService (persisterInitialize).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from ..coordinators import KeyValue, Shard
+from ..errors import ErrorCode, KafkaError
+from ..events.coordinators import GroupChanged
+from ..host.seam import Host
+from ..ids import Offset
+from ..share_coordinator.persister import Persister
+from ..share_coordinator.values import SharePartition
+from ..wire.topic_ids import UUID
+from .consumer.members import Partitions, by_topic_id, each
+from .hosted_group import HostedGroup
+from .share.initialization import abandon, finish, without_topics
+from .share.limits import ShareRules
+from .share.share_group import ShareGroup
+from .share.share_state import ShareGroupData
+
+UNTRANSLATED: Mapping[ErrorCode, ErrorCode] = {}
+
+Errors = Mapping[tuple[UUID, int], KafkaError]
+"""Share-partitions that the persister refused."""
+
+
+class SharingShard(Protocol):
+    """What this module needs of a `GroupShard`."""
+
+    @property
+    def shard(self) -> Shard:
+        """The partition."""
+        ...
+
+    def write(
+        self,
+        records: Sequence[KeyValue],
+        on_result: Callable[[ErrorCode, Offset], None],
+        errors: Mapping[ErrorCode, ErrorCode],
+    ) -> None:
+        """Append records."""
+        ...
+
+    def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
+        """A member lost its membership because its timeout had passed."""
+        ...
+
+
+class ShareHosting:
+    """The surroundings of the share groups of one shard."""
+
+    def __init__(self, shard: SharingShard, host: Host, rules: ShareRules, persister: Persister | None) -> None:
+        self._shard = shard
+        self._host = host
+        self._rules = rules
+        self._persister = persister
+
+    # ---- groups ------------------------------------------------------------------------------------
+
+    def restore(self, hosted: HostedGroup, data: ShareGroupData) -> None:
+        """The log has a share group."""
+        hosted.share = ShareGroup(hosted.group_id, data, self._rules, self)
+
+    def begin(self, hosted: HostedGroup) -> ShareGroup:
+        """Make the group, which is new, a share group."""
+        group = hosted.share = ShareGroup(hosted.group_id, ShareGroupData(), self._rules, self)
+        return group
+
+    def abandon(self, hosted: HostedGroup, group: ShareGroup) -> None:
+        """After a refused operation: a group that has no record is none."""
+        is_new = not group.data.epoch and group.data.shares is None and not group.is_busy
+        if hosted.share is group and is_new:
+            self.end(hosted)
+
+    def end(self, hosted: HostedGroup) -> None:
+        """The share group was deleted, or its partition is no longer here."""
+        group, hosted.share = hosted.share, None
+        if group is not None:
+            active = self._shard.shard.is_active
+            group.close(ErrorCode.group_id_not_found if active else ErrorCode.not_coordinator)
+
+    def topics_deleted(self, group: ShareGroup, names: Collection[str]) -> None:
+        """Topics were deleted: their share-partitions are forgotten."""
+        group.submit(
+            group.change_partitions(lambda state: without_topics(state, names, self._rules.view)),
+            partial(self._not_stored, group),
+        )
+
+    # ---- the persister -----------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        group: ShareGroup,
+        offsets: Mapping[tuple[UUID, int], Offset],
+        state_epoch: int,
+        done: Callable[[Errors], None],
+    ) -> None:
+        """Have share-partitions initialized that are stored as initializing; then `done` with those refused.
+
+        As in Kafka, all of them are initialized together: one that is refused leaves none initialized in the group.
+        """
+        persister = self._persister
+        assert persister is not None, "a broker with share groups has a persister"
+
+        async def initialize_all() -> None:
+            calls = {
+                key: persister.initialize(
+                    SharePartition(group.group_id, *key), state_epoch=state_epoch, start_offset=offset
+                )
+                for key, offset in offsets.items()
+            }
+            self._initialized(group, by_topic_id(offsets), await self._outcome(calls), done)
+
+        self._host.tasks.spawn(initialize_all(), name=f"initialize-share-{group.group_id}")
+
+    def _initialized(
+        self, group: ShareGroup, partitions: Partitions, errors: Errors, done: Callable[[Errors], None]
+    ) -> None:
+        def stored() -> None:
+            done(errors)
+
+        def not_stored(error: KafkaError) -> None:
+            self._not_stored(group, error)
+            done(dict.fromkeys(each(partitions), error))
+
+        change = (
+            (lambda state: abandon(state, partitions))
+            if errors
+            else (lambda state: finish(state, partitions, self._rules.view))
+        )
+        plan = group.change_partitions(change)
+
+        def plan_and_answer(draft: object) -> Callable[[], None]:
+            plan(draft)  # type: ignore[arg-type]
+            return stored
+
+        group.submit(plan_and_answer, not_stored)
+
+    def delete(self, group_id: str, partitions: Partitions, done: Callable[[Errors], None]) -> None:
+        """Have the persister delete share-partitions; then `done` with those refused."""
+        persister = self._persister
+        assert persister is not None, "a broker with share groups has a persister"
+
+        async def delete_all() -> None:
+            calls = {key: persister.delete(SharePartition(group_id, *key)) for key in sorted(each(partitions))}
+            done(await self._outcome(calls))
+
+        self._host.tasks.spawn(delete_all(), name=f"delete-share-{group_id}")
+
+    async def _outcome(self, calls: Mapping[tuple[UUID, int], Coroutine[object, object, None]]) -> Errors:
+        """Run all calls at once; the errors of those that failed."""
+        promise = self._host.tasks.promise()
+        errors: dict[tuple[UUID, int], KafkaError] = {}
+        left = len(calls)
+
+        async def run(key: tuple[UUID, int], call: Coroutine[object, object, None]) -> None:
+            nonlocal left
+            try:
+                await call
+            except KafkaError as error:
+                errors[key] = error
+            finally:
+                left -= 1
+                if not left:
+                    promise.set_result(None)
+
+        for key, call in calls.items():
+            self._host.tasks.spawn(run(key, call), name="share-partition")
+        if calls:
+            await promise
+        return errors
+
+    # ---- surroundings of a group -------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+        return self._host.clock.monotonic_ms()
+
+    def append(self, records: Sequence[KeyValue], done: Callable[[ErrorCode], None]) -> None:
+        """Append with acks=all; `done(error of the log)` once."""
+        self._shard.write(records, lambda error, _offset: done(error), UNTRANSLATED)
+
+    def call_at(self, group_id: str, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call once; replaces the call of this group that was scheduled before."""
+        if self._shard.shard.is_active:
+            self._shard.shard.timers.schedule(("share-group", group_id), delay_ms, call)
+
+    def share_changed(self, group: ShareGroup, before: ShareGroupData) -> None:
+        """Trace a change of state or of the epoch.
+
+        The tap has no rows of share groups: their members own no partition alone, and no state of theirs waits.
+        """
+        after = group.data
+        if (before.state(), before.epoch) == (after.state(), after.epoch):
+            return
+        self._host.trace.emit(
+            GroupChanged(
+                group=group.group_id,
+                partition=self._shard.shard.number,
+                state=after.state().value,
+                generation=after.epoch,
+                members=len(after.members),
+            )
+        )
+
+    def expired(self, group: ShareGroup, clients: Mapping[str, str]) -> None:
+        """Trace the members that were removed because their timeouts had passed."""
+        for member_id, client_id in clients.items():
+            self._shard.trace_expired(group.group_id, member_id, client_id)
+
+    def _not_stored(self, group: ShareGroup, error: KafkaError) -> None:
+        text = f"share group {group.group_id}: its share-partitions were not stored: {error.code.name}"
+        self._host.trace.log("warning", text)
+
+
+def initial_offsets(partitions: Iterable[tuple[UUID, int]], offset: Offset) -> dict[tuple[UUID, int], Offset]:
+    """The same start offset for all partitions, in order."""
+    return dict.fromkeys(sorted(partitions), offset)

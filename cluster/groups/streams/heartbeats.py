@@ -1,0 +1,324 @@
+"""The rules of StreamsGroupHeartbeat: what is refused, and which records follow.
+
+Owns: functions on a `Draft`, and `Volatile`, what a coordinator has of a group besides its records. KafkaError is
+what the client gets; a refused request leaves no record.
+
+A heartbeat of member epoch 0 joins, -1 leaves. The first group epoch is 2: a member that gets no task while the first
+rebalance is delayed has epoch 1.
+
+Source: KIP-1071; Kafka's GroupMetadataManager.streamsGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...config.group_table import STREAMS_DELAY, STREAMS_HEARTBEAT, STREAMS_SESSION, STREAMS_STANDBYS
+from ...errors import ErrorCode, KafkaError
+from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
+from .endpoints import endpoint_partitions
+from .group_records import (
+    NOT_VALIDATED,
+    CurrentRecord,
+    GroupEpochRecord,
+    GroupMetadata,
+    MemberRecord,
+    TargetEpochRecord,
+    TargetRecord,
+    TopologyRecord,
+)
+from .group_state import Draft, StreamsData
+from .internal_topics import ConfiguredTopology, Status, StatusCode, configure
+from .members import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
+from .reconciliation import reconcile
+from .requests import HeartbeatRequest, HeartbeatResult
+from .sticky_assignor import Assignee, TaskGroup, assign
+from .tasks import NOTHING, TaskSets
+from .topology import Topology
+
+FIRST_EPOCH = 2
+STANDBYS = "num.standby.replicas"
+"""The setting of the assignor, as the record of the group names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsRules:
+    """What the rules need of their broker."""
+
+    view: TopicView
+    max_size: int
+    group_number: Callable[[str, str], int]
+    """The value of a setting for one group: its own, else the broker's."""
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long a member may be silent."""
+        return self.group_number(group_id, STREAMS_SESSION)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often a member sends heartbeats."""
+        return self.group_number(group_id, STREAMS_HEARTBEAT)
+
+    def initial_delay_ms(self, group_id: str) -> int:
+        """How long a group without members waits for more of them before its first assignment."""
+        return self.group_number(group_id, STREAMS_DELAY)
+
+    def assignment_configs(self, group_id: str) -> tuple[tuple[str, str], ...]:
+        """The settings of the assignor."""
+        return ((STANDBYS, str(self.group_number(group_id, STREAMS_STANDBYS))),)
+
+
+@dataclass(slots=True)
+class Volatile:
+    """What a coordinator has of a group besides its records; lost when the group moves."""
+
+    configured: ConfiguredTopology | None = None
+    topics_version: int = -1
+    """Version of the cluster's topics for which `configured` was made; -1: none."""
+    endpoint_epoch: int = 0
+    shutdown_by: str | None = None
+    """The member that requested the end of the application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What holds while one heartbeat is served."""
+
+    topics_version: int
+    delays: Callable[[], bool]
+    """Begins the delay of the first rebalance for a group without members; True while it lasts."""
+
+
+def heartbeat(
+    draft: Draft, request: HeartbeatRequest, rules: StreamsRules, known: Volatile, moment: Moment
+) -> tuple[HeartbeatResult, Volatile]:
+    """A heartbeat that is no leave: the result, and what the coordinator knows once the records are in the log."""
+    before = draft.state
+    joins = request.epoch == JOIN_EPOCH
+    if joins and len(before.members) >= rules.max_size:
+        raise KafkaError(
+            ErrorCode.group_max_size_reached,
+            f"The streams group has reached its maximum capacity of {rules.max_size} members.",
+        )
+    member = _member_of(before, request)
+    bump = _update_metadata(draft, member, request)
+    topology = _update_topology(draft, request)
+    statuses = _stale_status(before, draft.state.members[member.member_id])
+    now = replace(known)
+    required = _configure(before, topology, rules, now, moment.topics_version)
+    configured = now.configured
+    assert configured is not None, "a topology"
+    _check_tasks(configured, request.owned)
+    validated = topology.epoch if configured.is_ready else NOT_VALIDATED
+    noted = GroupMetadata(before.epoch, required, validated, rules.assignment_configs(request.group_id))
+    if bump or noted != before.metadata:
+        epoch = before.epoch + 1 if before.epoch else FIRST_EPOCH
+        draft.add(GroupEpochRecord(noted._replace(epoch=epoch)))
+    delayed = moment.delays() if draft.state.epoch > draft.state.target_epoch else False
+    target, target_epoch = _target(draft, member.member_id, configured, delayed=delayed)
+    if delayed:
+        text = "Assignment delayed due to the configured initial rebalance delay."
+        statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
+    updated = _advance(draft, member.member_id, target, target_epoch, request.owned)
+    if request.shutdown and now.shutdown_by is None:
+        now.shutdown_by = member.member_id
+    if configured.status is not None:
+        statuses.append(configured.status)
+    if now.shutdown_by is not None:
+        statuses.append(_shutdown_status(now.shutdown_by))
+    result = _result(draft.state, request, rules, now, (member, updated), statuses)
+    if before.epoch:
+        return result, now
+    # as in Kafka, what is not stored is lost with the operation that creates the group
+    return replace(result, endpoint_epoch=0), Volatile()
+
+
+def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
+    """A member leaves; the next heartbeat of another one computes a new assignment."""
+    member = known_member(draft.state, request.group_id, request.member_id)
+    draft.remove_member(member.member_id)
+    return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_EPOCH)
+
+
+def delayed_target(draft: Draft, configured: ConfiguredTopology | None) -> None:
+    """The delay of the first rebalance is over: compute the target of the members that there are."""
+    if draft.state.members and configured is not None and draft.state.epoch > draft.state.target_epoch:
+        _compute_target(draft, configured)
+
+
+def known_member(state: StreamsData, group_id: str, member_id: str) -> StreamsMember:
+    """A member; UNKNOWN_MEMBER_ID."""
+    member = state.members.get(member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
+    return member
+
+
+# ---- members -------------------------------------------------------------------------------------
+
+
+def _member_of(state: StreamsData, request: HeartbeatRequest) -> StreamsMember:
+    """The member as it was before this heartbeat; a new one has no tasks."""
+    if request.epoch == JOIN_EPOCH:
+        return state.members.get(request.member_id) or StreamsMember(member_id=request.member_id)
+    member = known_member(state, request.group_id, request.member_id)
+    received, current = request.epoch, member.current
+    if received == current.epoch:
+        return member
+    # the response with the new epoch may have been lost
+    retries = received == current.previous_epoch and request.owned is not None
+    if received < current.epoch and retries and current.assigned.contains(request.owned or NOTHING):
+        return member
+    than = "greater" if received > current.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.fenced_member_epoch,
+        f"The streams group member has a {than} member epoch ({received}) than the one known by the group coordinator "
+        f"({current.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _update_metadata(draft: Draft, member: StreamsMember, request: HeartbeatRequest) -> bool:
+    metadata = request.applied_to(member.metadata)
+    if metadata == member.metadata:
+        return False
+    draft.add(MemberRecord(member.member_id, metadata))
+    return True
+
+
+# ---- the topology --------------------------------------------------------------------------------
+
+
+def _update_topology(draft: Draft, request: HeartbeatRequest) -> Topology:
+    """The group's topology; the first one that a member sends stays."""
+    stored, sent = draft.state.topology, request.topology
+    if stored is None:
+        if sent is None:
+            raise KafkaError(ErrorCode.unknown_server_error, "The group has no topology.")
+        draft.add(TopologyRecord(sent))
+        return sent
+    if sent is not None and stored.epoch <= sent.epoch and stored != sent:
+        raise KafkaError(ErrorCode.invalid_request, "Topology updates are not supported yet.")
+    return stored
+
+
+def _stale_status(before: StreamsData, member: StreamsMember) -> list[Status]:
+    if before.topology is None or member.metadata.topology_epoch >= before.topology.epoch:
+        return []
+    return [
+        Status(
+            StatusCode.STALE_TOPOLOGY,
+            f"The member's topology epoch {member.metadata.topology_epoch} is behind the group's topology epoch "
+            f"{before.topology.epoch}.",
+        )
+    ]
+
+
+def _configure(before: StreamsData, topology: Topology, rules: StreamsRules, now: Volatile, version: int) -> int:
+    """Put the topology on the topics as they are; returns the hash of those that it requires."""
+    known = before.metadata.metadata_hash
+    if before.topology is not None and now.configured is not None and now.topics_version == version:
+        return known
+    found = metadata_hash(partition_counts(topology.required_topics(), rules.view))
+    if found != known or before.topology is None or now.configured is None:
+        now.configured = configure(topology, rules.view.partition_count)
+    now.topics_version = version
+    return found
+
+
+def _check_tasks(configured: ConfiguredTopology, owned: TaskSets | None) -> None:
+    if not configured.is_ready or owned is None:
+        return
+    for task in sorted((*owned.active, *owned.standby, *owned.warmup)):
+        row = (configured.subtopologies or {}).get(task.subtopology)
+        if row is None:
+            text = f"Subtopology {task.subtopology} does not exist in the topology."
+            raise KafkaError(ErrorCode.invalid_request, text)
+        if not 0 <= task.partition < row.tasks:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"Task {task.partition} for subtopology {task.subtopology} is invalid. Number of tasks for this "
+                f"subtopology: {row.tasks}",
+            )
+
+
+# ---- epochs and targets --------------------------------------------------------------------------
+
+
+def _target(draft: Draft, member_id: str, configured: ConfiguredTopology, *, delayed: bool) -> tuple[TaskSets, int]:
+    state = draft.state
+    if state.epoch > state.target_epoch:
+        if delayed:
+            return NOTHING, max(1, state.target_epoch)
+        _compute_target(draft, configured)
+    return draft.state.target(member_id), draft.state.target_epoch
+
+
+def _compute_target(draft: Draft, configured: ConfiguredTopology) -> None:
+    state = draft.state
+    targets = dict.fromkeys(state.members, NOTHING)
+    if configured.is_ready:
+        members = [
+            Assignee(row.member_id, row.process_id, state.target(row.member_id)) for row in state.members.values()
+        ]
+        groups = [
+            TaskGroup(name, row.tasks, bool(row.changelogs)) for name, row in (configured.subtopologies or {}).items()
+        ]
+        standbys = int(dict(state.metadata.assignment_configs).get(STANDBYS, "0"))
+        targets = assign(members, groups, standbys)
+    for member_id, target in targets.items():
+        if state.targets.get(member_id) != target:
+            draft.add(TargetRecord(member_id, target))
+    draft.add(TargetEpochRecord(state.epoch))
+
+
+def _advance(
+    draft: Draft, member_id: str, target: TaskSets, target_epoch: int, owned: TaskSets | None
+) -> StreamsMember:
+    """Move a member one step towards its target assignment."""
+    state = draft.state
+    member = state.members[member_id]
+    current = reconcile(member, target, target_epoch, owned, state.members.values())
+    if current != member.current:
+        draft.add(CurrentRecord(member_id, current))
+    return draft.state.members[member_id]
+
+
+# ---- the response --------------------------------------------------------------------------------
+
+
+def _shutdown_status(member_id: str) -> Status:
+    return Status(
+        StatusCode.SHUTDOWN_APPLICATION,
+        f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire "
+        "application.",
+    )
+
+
+def _result(
+    state: StreamsData,
+    request: HeartbeatRequest,
+    rules: StreamsRules,
+    now: Volatile,
+    steps: tuple[StreamsMember, StreamsMember],
+    statuses: list[Status],
+) -> HeartbeatResult:
+    before, after = steps
+    tells = request.epoch == JOIN_EPOCH or before.current.assigned != after.current.assigned
+    if tells and after.metadata.endpoint is not None:
+        now.endpoint_epoch += 1
+    endpoints = None
+    configured = now.configured
+    if now.endpoint_epoch != request.endpoint_epoch:
+        rows = {} if configured is None or configured.subtopologies is None else configured.subtopologies
+        others = [member for name, member in state.members.items() if name != after.member_id]
+        endpoints = endpoint_partitions((*others, after), rows, rules.view.partition_count)
+    return HeartbeatResult(
+        member_id=after.member_id,
+        epoch=after.epoch,
+        interval_ms=rules.heartbeat_interval_ms(request.group_id),
+        assigned=after.current.assigned if tells else None,
+        endpoint_epoch=now.endpoint_epoch,
+        endpoints=endpoints,
+        statuses=tuple(statuses),
+        missing=() if configured is None else configured.missing,
+    )

@@ -1,0 +1,43 @@
+"""The rules of streams groups from the broker's settings.
+
+Owns: how the `group.streams.…` settings are read. May fail: ConfigError where settings contradict each other.
+Source: Kafka's GroupCoordinatorConfig.
+"""
+
+from __future__ import annotations
+
+from ...config import BrokerConfig
+from ...errors import ConfigError
+from ..consumer.subscriptions import TopicView
+from .heartbeats import StreamsRules
+
+_BOUNDS: tuple[tuple[str, str | None, str], ...] = (
+    (
+        "group.streams.session.timeout.ms",
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    (
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    ("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
+    ("group.streams.initial.rebalance.delay.ms", None, ""),
+)
+"""Setting, the one with its least value (None: 0), the one with its greatest ("": none)."""
+
+
+def streams_rules(config: BrokerConfig, view: TopicView) -> StreamsRules:
+    """The rules; ConfigError where settings contradict each other."""
+    for name, least, most in _BOUNDS:
+        value = config.number(name)
+        low = 0 if least is None else config.number(least)
+        high = config.number(most) if most else value
+        if not low <= value <= high:
+            bounds = f"{low} ({least})" if least is not None else "0"
+            raise ConfigError(f"{name}={value}: expected a number from {bounds} to {high} ({most})")
+    heartbeat, session = "group.streams.heartbeat.interval.ms", "group.streams.session.timeout.ms"
+    if config.number(heartbeat) >= config.number(session):
+        raise ConfigError(f"{heartbeat}={config.number(heartbeat)}: expected less than {session}")
+    return StreamsRules(view, config.number("group.streams.max.size"), config.group_number)
