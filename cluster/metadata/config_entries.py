@@ -118,7 +118,8 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     entries: list[ConfigEntry] = []
     for name, row in GROUP_SETTINGS.items():
         below = f"group.{name}"
-        value, synonyms = text_of(row.default), ((name, text_of(row.default), ConfigSource.DEFAULT),)
+        value: str | None = text_of(row.default)
+        synonyms: tuple[Synonym, ...] = ((name, value, ConfigSource.DEFAULT),)
         if below in BY_NAME:
             brokers = _broker_entry(below, config)
             value, synonyms = brokers.value, brokers.synonyms
