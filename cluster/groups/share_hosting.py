@@ -24,6 +24,7 @@ from .consumer.members import Partitions, by_topic_id, each
 from .hosted_group import HostedGroup
 from .share.initialization import abandon, finish, without_topics
 from .share.limits import ShareRules
+from .share.members import StatePartitions
 from .share.share_group import ShareGroup
 from .share.share_state import ShareGroupData
 
@@ -132,11 +133,9 @@ class ShareHosting:
             self._not_stored(group, error)
             done(dict.fromkeys(each(partitions), error))
 
-        change = (
-            (lambda state: abandon(state, partitions))
-            if errors
-            else (lambda state: finish(state, partitions, self._rules.view))
-        )
+        def change(state: StatePartitions) -> StatePartitions:
+            return abandon(state, partitions) if errors else finish(state, partitions, self._rules.view)
+
         plan = group.change_partitions(change)
 
         def plan_and_answer(draft: object) -> Callable[[], None]:

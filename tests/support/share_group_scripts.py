@@ -99,10 +99,12 @@ class ShareScript:
         if isinstance(value, Enum):
             return value.name
         if dataclasses.is_dataclass(value):
-            names = [row.name for row in dataclasses.fields(value) if row.name not in UNLIKE]
+            rows: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(value)
+            names = [row.name for row in rows if row.name not in UNLIKE]
             return {name: self._plain(getattr(value, name)) for name in names}
         if isinstance(value, tuple):
-            return sorted((self._plain(row) for row in tuple(value)), key=str)
+            items: tuple[Any, ...] = value
+            return sorted(map(self._plain, items), key=str)
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, UUID):

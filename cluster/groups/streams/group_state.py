@@ -88,17 +88,12 @@ class StreamsData:
         match record:
             case GroupEpochRecord(value):
                 self.metadata = NEW if value is None else value
-            case MemberRecord(member_id, None):
-                self.members.pop(member_id, None)
-            case MemberRecord(member_id, MemberMetadata() as value):
-                current = self._member(member_id).current
-                self.members[member_id] = StreamsMember(member_id=member_id, metadata=value, current=current)
+            case MemberRecord(member_id, value):
+                self._set_metadata(member_id, value)
             case TargetEpochRecord(value):
                 self.target_epoch = value or 0
-            case TargetRecord(member_id, None):
-                self.targets.pop(member_id, None)
-            case TargetRecord(member_id, TaskSets() as value):
-                self.targets[member_id] = value
+            case TargetRecord(member_id, value):
+                self._set_target(member_id, value)
             case CurrentRecord(member_id, value):
                 if value is not None or member_id in self.members:
                     self._set_current(member_id, CurrentAssignment() if value is None else value)
@@ -107,6 +102,19 @@ class StreamsData:
 
     def _member(self, member_id: str) -> StreamsMember:
         return self.members.get(member_id) or StreamsMember(member_id=member_id)
+
+    def _set_metadata(self, member_id: str, value: MemberMetadata | None) -> None:
+        if value is None:
+            self.members.pop(member_id, None)
+        else:
+            current = self._member(member_id).current
+            self.members[member_id] = StreamsMember(member_id=member_id, metadata=value, current=current)
+
+    def _set_target(self, member_id: str, value: TaskSets | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = value
 
     def _set_current(self, member_id: str, value: CurrentAssignment) -> None:
         metadata = self._member(member_id).metadata

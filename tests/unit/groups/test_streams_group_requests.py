@@ -92,7 +92,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
 def test_invalid_heartbeat_is_refused_as_by_kafka(
     bed: GroupTestBed, epoch: int, fields: Any, error: str, message: str
 ) -> None:
-    given = {"member_id": "a", **fields}
+    given: dict[str, Any] = {"member_id": "a", **fields}
     name = given.pop("member_id")
     response = streams_join(bed, name, **given) if epoch == 0 else streams_heartbeat(bed, name, epoch, **given)
     assert response.error_code.name == error
