@@ -11,11 +11,11 @@ from harrow.cluster.errors import ConfigError
 from .. import run_folder
 
 
-def share_groups(given: Any) -> tuple[str, ...]:
+def share_groups(given: object) -> tuple[str, ...]:
     """Return the names of the share groups; ConfigError for anything but a name, or several."""
     names: tuple[Any, ...] = (given,)
     if isinstance(given, Iterable) and not isinstance(given, str):
-        names = tuple(cast("Iterable[Any]", given))
+        names = tuple(cast("Iterable[object]", given))
     wrong = any(not isinstance(name, str) or not name for name in names)
     if wrong:
         raise ConfigError(

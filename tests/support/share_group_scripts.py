@@ -7,11 +7,11 @@ partitions) and `absent`, which does not exist. `classic` is the id of a group t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from harrow.cluster.wire.api_keys import ApiKey
@@ -103,8 +103,7 @@ class ShareScript:
             names = [row.name for row in rows if row.name not in UNLIKE]
             return {name: self._plain(getattr(value, name)) for name in names}
         if isinstance(value, tuple):
-            items: tuple[Any, ...] = value
-            return sorted(map(self._plain, items), key=str)
+            return sorted(map(self._plain, cast("Sequence[Any]", value)), key=str)
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, UUID):
