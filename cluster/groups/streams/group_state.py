@@ -9,11 +9,11 @@ Source: Kafka's StreamsGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 from enum import Enum
 
-from ...coordinators import KeyValue
+from ..serial_group import Draft as SerialDraft
 from .group_records import (
     CurrentRecord,
     GroupEpochRecord,
@@ -121,28 +121,10 @@ class StreamsData:
         self.members[member_id] = StreamsMember(member_id=member_id, metadata=metadata, current=value)
 
 
-class Draft:
-    """The records of one operation, and the state after them."""
+class Draft(SerialDraft[StreamsData, StreamsRecord]):
+    """The records of one operation on a streams group, and the state after them."""
 
-    __slots__ = ("_is_copy", "first", "on_applied", "records", "state")
-
-    def __init__(self, state: StreamsData) -> None:
-        self.state = state
-        self.records: list[StreamsRecord] = []
-        self.first: list[KeyValue] = []
-        """Records of other kinds before those of the group: the tombstone of a classic group."""
-        self.on_applied: list[Callable[[], None]] = []
-        """Called when the draft has become the state, before the response."""
-        self._is_copy = False
-
-    def add(self, *records: StreamsRecord) -> None:
-        """Append records, and apply them to the copy."""
-        if records and not self._is_copy:
-            self.state = self.state.copy()
-            self._is_copy = True
-        for record in records:
-            self.state.apply(record)
-        self.records.extend(records)
+    __slots__ = ()
 
     def remove_member(self, member_id: str) -> None:
         """Tombstones of a member, in Kafka's order; the group epoch rises."""
