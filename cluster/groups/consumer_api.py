@@ -131,7 +131,7 @@ class ConsumerApi:
             hosted = shard.create(asked.group_id)
         if hosted.consumer is not None:
             return shard, hosted
-        if asked.epoch != JOIN_EPOCH or hosted.share is not None or hosted.streams is not None:
+        if asked.epoch != JOIN_EPOCH or not hosted.is_classic:
             text = f"Group {asked.group_id} is not a consumer group."
             raise KafkaError(ErrorCode.group_id_not_found, text)
         if hosted.group.members:

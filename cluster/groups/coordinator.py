@@ -8,7 +8,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
     deadlines           the deadlines of groups as delayed operations
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
     records             formats of `__consumer_offsets`; stored_group, replayed_groups
-    serial_group        operations in turn and deadlines of members, for the groups of the next two
+    serial_group        operations in turn and deadlines of members, for the groups of the next three; serial_hosting
     consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
     share/              share groups of KIP-932; share_hosting begins them, and uses the persister
     streams/            streams groups of KIP-1071; streams_hosting begins them, streams_topics creates their topics
