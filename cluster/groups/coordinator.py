@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
 from ..host.seam import Host
+from ..network.peer_connections import PeerConnections
 from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -76,10 +77,9 @@ class GroupCoordinator:
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
         self._admin = GroupAdminApi(self.service)
         self._shares = ShareApi(self.service)
-        self._ends = None
-        if connect is not None:
-            self._ends = PartitionEnds(cache, connect, config.number("request.timeout.ms"))
-        self._share_offsets = ShareOffsetsApi(self.service, self._ends)
+        self._peers = None if connect is None else PeerConnections(cache, connect, config.number("request.timeout.ms"))
+        ends = None if self._peers is None else PartitionEnds(cache, self._peers)
+        self._share_offsets = ShareOffsetsApi(self.service, ends)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
     def purgatories(self) -> Iterable[Purgatory]:
@@ -114,5 +114,5 @@ class GroupCoordinator:
     async def stop(self) -> None:
         """Unload every shard: each waiting request gets NOT_COORDINATOR, and no deadline runs any more."""
         self.service.runtime.close()
-        if self._ends is not None:
-            self._ends.close()
+        if self._peers is not None:
+            self._peers.close()
