@@ -13,7 +13,7 @@ Source: Kafka's GroupMetadataManager (schedule…Timeout, streamsGroupFenceMembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -24,9 +24,6 @@ from .group_state import Draft, StreamsData, StreamsGroupState
 from .heartbeats import StreamsRules, Volatile, delayed_target
 from .members import MemberState, StreamsMember
 from .record_formats import encode_all
-
-Plan = Callable[[Draft], Callable[[], None]]
-"""Plans on a draft, and returns what follows once the records are in the log; KafkaError refuses the operation."""
 
 
 class Deadline(Enum):
