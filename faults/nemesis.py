@@ -15,8 +15,8 @@ do not wait for each other: while no broker plays the role of such a step, later
 fire before the time at which it was recorded (`fired_ms`).
 
 A step with the trigger `events` fires after its events (`ScheduledFault.after`), which may be those of steps that are
-not healed. Its events can no longer happen when the step that they name is over without
-them, or when no fault is active for `WAIT_TIMEOUT_MS`. A fault with `until` heals at
+not healed. Its events can no longer happen when the step that they name is over without them, or when no fault is
+active for `WAIT_TIMEOUT_MS`; then a required step is a failure, another one is dropped. A fault with `until` heals at
 these events. A step that is not required is dropped when the duration of the schedule has passed and no fault is
 active; it heals without an effect when its `until` has happened, or the duration has passed, before it had any.
 

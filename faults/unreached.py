@@ -1,7 +1,8 @@
 """Why a fault that waits in a broker was not reached: which requests, calls and places the brokers counted instead.
 
-The words are of the errors of the nemesis (`nemesis.py`). `brokers` has the facts of each broker's rule by node id, as
-`rules.fired` returns them; a broker whose incarnation ended has none, and its rule is gone. What may fail: nothing.
+Only the words: that a fault gave up is decided in `Nemesis._gave_up` (`nemesis.py`). `brokers` has the facts of each
+broker's rule by node id, as `rules.fired` returns them; a broker whose incarnation ended has none, and its rule is
+gone. What may fail: nothing.
 """
 
 from __future__ import annotations

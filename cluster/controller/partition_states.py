@@ -1,5 +1,7 @@
 """Which broker leads a partition and which are in its ISR, after every kind of change (D4, D6). Pure functions.
 
+Unclean elections are here, too (`unclean_state`).
+
 Owns: the rules. Each function receives the assigned replicas (AR), the current state and which brokers are live, and
 returns the next state, or None when the current state stays. Every returned state has the leader epoch + 1, so a
 proposal of an older leader can be recognised.

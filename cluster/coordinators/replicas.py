@@ -89,6 +89,11 @@ class AppendResult(Protocol):
         """Offset of the first record; -1 with an error."""
         ...
 
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record, also when the append was made and is not acknowledged; -1 without an append."""
+        ...
+
 
 class Replicas(Protocol):
     """The replicas of this broker."""

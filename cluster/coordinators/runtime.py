@@ -1,11 +1,14 @@
 """The shards of one coordinator on this broker: loaded when leadership begins, unloaded when it ends (G3).
 
+A shard is the state of one partition of the coordinator's internal topic, with the state machine that it feeds.
+
 Owns: which partitions of the internal topic are coordinated here, and in which state. Invariants:
 
 * a partition has at most one shard that is not unloaded;
 * `active` returns a state machine only while its shard is ACTIVE;
 * a new leader epoch within one generation keeps the shard: the log was not truncated, so the state is still what the
-  log says. Another replica object (the topic was deleted and created again) is another generation;
+  log says. A generation is the time in which one `Partition` object leads without a break; a topic that is created
+  again has a new object;
 * a shard whose log cannot be read is unloaded (NOT_COORDINATOR until leadership moves), never served without its past.
 
 Source: Kafka's CoordinatorRuntime (scheduleLoadOperation, scheduleUnloadOperation) and CoordinatorLoader.

@@ -122,6 +122,8 @@ class Shard:
             return  # the unload failed it
         assert self.is_active, f"{self.topic_partition}: a write outlived the unload"
         if error is not ErrorCode.none:
+            if base_offset >= 0 and write.unacknowledged is not None:
+                write.unacknowledged(base_offset)
             write.failed(write.errors.get(error, error))
             return
         assert base_offset >= 0, f"{self.topic_partition}: committed at offset {base_offset}"

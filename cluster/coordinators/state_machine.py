@@ -61,6 +61,9 @@ class CoordinatorWrite:
     """Called with the translated error instead."""
     errors: Mapping[ErrorCode, ErrorCode]
     """Log error -> client error."""
+    unacknowledged: Callable[[Offset], None] | None = None
+    """Called before `failed` where the batch is in this leader's log, such as after a timeout: it is committed later,
+    unless another broker leads first. A state machine that reads its own state must apply it, as Kafka's does."""
     producer: TransactionalProducer | None = None
     """Set for records that belong to a transaction (TxnOffsetCommit), and for an end marker."""
     end_marker: EndMarker | None = None

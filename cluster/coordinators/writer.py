@@ -1,7 +1,8 @@
 """Appends a coordinator's records to a partition of its internal topic.
 
 Owns: building the batch and appending it with acks=all, so that a committed record is on all in-sync replicas. Never
-raises: the result goes to `on_appended(error, base offset)`, once, possibly before `append` returns.
+raises: the result goes to `on_appended(error, base offset)`, once, possibly before `append` returns. With an error the
+offset is that of a batch that is in the log and not acknowledged, -1 where nothing was appended.
 
 Source: Kafka's PartitionWriter.
 """
@@ -48,7 +49,10 @@ class PartitionWriter:
             result = results[topic_partition]
             if not result.error:
                 passes(host.failpoints, host.trace, AFTER_WRITE, topic_partition)
-            on_appended(result.error, result.base_offset)
+            at = result.base_offset
+            if result.error and result.last_offset >= 0:
+                at = Offset(result.last_offset - len(write.records) + 1)
+            on_appended(result.error, at)
 
         self._replicas.append(
             {topic_partition: batch}, acks=ALL_IN_SYNC_REPLICAS, timeout_ms=self._timeout_ms, done=done, internal=True

@@ -17,7 +17,7 @@ from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
 from ..wire.request import denial
-from ..wire.topic_ids import UUID
+from .assignment_rows import UNDESCRIBABLE, rows_by_id, rows_with_names
 from .authorized_operations import authorized_operations
 from .consumer.consumer_group import ConsumerGroup
 from .consumer.conversions import check_upgrade
@@ -47,9 +47,6 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """`MemberType` of ConsumerGroupDescribe."""
 
 
-UNDESCRIBABLE = "The group has described topic(s) that the client is not authorized to describe."
-
-
 class ConsumerApi:
     """Handlers of the requests of KIP-848."""
 
@@ -72,7 +69,7 @@ class ConsumerApi:
                     heartbeat_interval=messages.milliseconds(result.interval_ms),
                     assignment=None
                     if result.assigned is None
-                    else s.Assignment(topic_partitions=_rows(s, result.assigned)),
+                    else s.Assignment(topic_partitions=rows_by_id(s, result.assigned)),
                 )
             )
 
@@ -131,7 +128,7 @@ class ConsumerApi:
             hosted = shard.create(asked.group_id)
         if hosted.consumer is not None:
             return shard, hosted
-        if asked.epoch != JOIN_EPOCH or hosted.share is not None or hosted.streams is not None:
+        if asked.epoch != JOIN_EPOCH or not hosted.is_classic:
             text = f"Group {asked.group_id} is not a consumer group."
             raise KafkaError(ErrorCode.group_id_not_found, text)
         if hosted.group.members:
@@ -225,13 +222,6 @@ def _leave(draft: Draft, group: ConsumerGroup, asked: HeartbeatRequest, shard: G
     return left(member.member_id)
 
 
-def _rows(s: Any, partitions: Partitions) -> tuple[Any, ...]:
-    return tuple(
-        s.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(numbers)))
-        for topic_id, numbers in sorted(partitions.items())
-    )
-
-
 def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: TopicView) -> Any:
     metadata = member.metadata
     return s.Member(
@@ -243,8 +233,8 @@ def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: 
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.topics,
         subscribed_topic_regex=metadata.regex or "",
-        assignment=s.Assignment(topic_partitions=tuple(_named_rows(s, member.current.assigned, view))),
-        target_assignment=s.Assignment(topic_partitions=tuple(_named_rows(s, target, view))),
+        assignment=s.Assignment(topic_partitions=rows_with_names(s, member.current.assigned, view)),
+        target_assignment=s.Assignment(topic_partitions=rows_with_names(s, target, view)),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
@@ -256,16 +246,3 @@ def _assigned_topics(data: GroupData, view: TopicView) -> Iterable[str]:
             name = view.topic_name(topic_id)
             if name is not None:
                 yield name
-
-
-def _named_rows(s: Any, partitions: Partitions, view: TopicView) -> Iterable[Any]:
-    """Partitions of topics that exist."""
-    for topic_id, numbers in sorted(partitions.items()):
-        name = view.topic_name(topic_id)
-        if name is not None:
-            numbers_in_order: tuple[int, ...] = tuple(sorted(numbers))
-            yield _named_row(s, topic_id, name, numbers_in_order)
-
-
-def _named_row(s: Any, topic_id: UUID, name: str, numbers: tuple[int, ...]) -> Any:
-    return s.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)

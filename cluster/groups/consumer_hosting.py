@@ -8,15 +8,11 @@ Source: Kafka's GroupMetadataManager (getOrMaybeCreateConsumerGroup, convertToCo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ..coordinators import KeyValue, Shard
 from ..errors import ErrorCode
-from ..events.coordinators import GroupChanged
 from ..host.seam import Host
-from ..ids import Offset
 from .consumer.consumer_group import ConsumerGroup
 from .consumer.conversions import classic_group, may_downgrade, records_of_classic
 from .consumer.group_state import Draft, GroupData, group_tombstones
@@ -25,8 +21,9 @@ from .consumer.tapped_owners import report_owners
 from .consumer.target_assignments import ConsumerRules
 from .hosted_group import HostedGroup
 from .membership import Group
-from .membership_values import Effect, WriteGroupMetadata
+from .membership_values import WriteGroupMetadata
 from .records import encode_group_key
+from .serial_hosting import HostingShard, SerialHosting
 from .stored_group import group_record
 from .tapped_members import TappedMembers
 from .tapped_states import consumer_state
@@ -34,45 +31,12 @@ from .tapped_states import consumer_state
 if TYPE_CHECKING:
     from .rebalance import GroupLimits
 
-UNTRANSLATED: Mapping[ErrorCode, ErrorCode] = {}
 
-
-class HostingShard(Protocol):
-    """What this module needs of a `GroupShard`."""
-
-    @property
-    def shard(self) -> Shard:
-        """The partition."""
-        ...
-
-    def find(self, group_id: str) -> HostedGroup | None:
-        """The group, if there is one."""
-        ...
-
-    def run(self, hosted: HostedGroup, effects: Iterable[Effect]) -> None:
-        """Carry out effects of the classic state machine, and watch its deadlines."""
-        ...
-
-    def write(
-        self,
-        records: Sequence[KeyValue],
-        on_result: Callable[[ErrorCode, Offset], None],
-        errors: Mapping[ErrorCode, ErrorCode],
-    ) -> None:
-        """Append records."""
-        ...
-
-    def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
-        """A member lost its membership because its timeout had passed."""
-        ...
-
-
-class ConsumerHosting:
+class ConsumerHosting(SerialHosting):
     """The surroundings of the consumer groups of one shard."""
 
     def __init__(self, shard: HostingShard, host: Host, rules: ConsumerRules, limits: GroupLimits) -> None:
-        self._shard = shard
-        self._host = host
+        super().__init__(shard, host, "consumer group")
         self._rules = rules
         self._limits = limits
 
@@ -122,9 +86,7 @@ class ConsumerHosting:
     def end(self, hosted: HostedGroup) -> None:
         """The consumer group was deleted, or its partition is no longer here."""
         group, hosted.consumer = hosted.consumer, None
-        if group is not None:
-            active = self._shard.shard.is_active
-            group.close(ErrorCode.group_id_not_found if active else ErrorCode.not_coordinator)
+        self.close(group)
 
     def remove_empty(self, hosted: HostedGroup) -> None:
         """A classic member joins an Empty consumer group: the group is classic from now on."""
@@ -133,49 +95,14 @@ class ConsumerHosting:
         assert not group.data.members, f"{hosted.group_id} has members"
         tombstones = encode_all(hosted.group_id, group_tombstones(group.data))
         self.end(hosted)
-
-        def done(error: ErrorCode, _offset: Offset) -> None:
-            if error is not ErrorCode.none:
-                text = f"group {hosted.group_id}: its records as a consumer group stay: {error.name}"
-                self._host.trace.log("warning", text)
-
-        self._shard.write(tombstones, done, UNTRANSLATED)
+        self.write_tombstones(hosted.group_id, tombstones)
 
     # ---- surroundings of a group -------------------------------------------------------------------
 
-    def now_ms(self) -> int:
-        """The monotonic clock."""
-        return self._host.clock.monotonic_ms()
-
-    def append(self, records: Sequence[KeyValue], done: Callable[[ErrorCode], None]) -> None:
-        """Append with acks=all; `done(error of the log)` once."""
-        self._shard.write(records, lambda error, _offset: done(error), UNTRANSLATED)
-
-    def call_at(self, group_id: str, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once; replaces the call of this group that was scheduled before."""
-        if self._shard.shard.is_active:
-            self._shard.shard.timers.schedule(("consumer-group", group_id), delay_ms, call)
-
     def changed(self, group: ConsumerGroup, before: GroupData) -> None:
         """Report owners of partitions to the tap, and trace a change of state or of the epoch."""
-        after = group.data
         self._report(group, before)
-        if (before.state(), before.epoch) == (after.state(), after.epoch):
-            return
-        self._host.trace.emit(
-            GroupChanged(
-                group=group.group_id,
-                partition=self._shard.shard.number,
-                state=after.state().value,
-                generation=after.epoch,
-                members=len(after.members),
-            )
-        )
-
-    def expired(self, group: ConsumerGroup, clients: Mapping[str, str]) -> None:
-        """Trace the members that were removed because their timeouts had passed."""
-        for member_id, client_id in clients.items():
-            self._shard.trace_expired(group.group_id, member_id, client_id)
+        self.trace_change(group.group_id, before, group.data)
 
     def _report(self, group: ConsumerGroup, before: GroupData) -> None:
         tap, shard = self._host.tap, self._shard.shard

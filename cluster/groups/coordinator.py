@@ -8,7 +8,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
     deadlines           the deadlines of groups as delayed operations
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
     records             formats of `__consumer_offsets`; stored_group, replayed_groups
-    serial_group        operations in turn and deadlines of members, for the groups of the next two
+    serial_group        operations in turn and deadlines of members, for the groups of the next three; serial_hosting
     consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
     share/              share groups of KIP-932; share_hosting begins them, and uses the persister
     streams/            streams groups of KIP-1071; streams_hosting begins them, streams_topics creates their topics
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
 from ..host.seam import Host
+from ..network.peer_connections import PeerConnections
 from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -76,10 +77,9 @@ class GroupCoordinator:
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
         self._admin = GroupAdminApi(self.service)
         self._shares = ShareApi(self.service)
-        self._ends = None
-        if connect is not None:
-            self._ends = PartitionEnds(cache, connect, config.number("request.timeout.ms"))
-        self._share_offsets = ShareOffsetsApi(self.service, self._ends)
+        self._peers = None if connect is None else PeerConnections(cache, connect, config.number("request.timeout.ms"))
+        ends = None if self._peers is None else PartitionEnds(cache, self._peers)
+        self._share_offsets = ShareOffsetsApi(self.service, ends)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
     def purgatories(self) -> Iterable[Purgatory]:
@@ -114,5 +114,5 @@ class GroupCoordinator:
     async def stop(self) -> None:
         """Unload every shard: each waiting request gets NOT_COORDINATOR, and no deadline runs any more."""
         self.service.runtime.close()
-        if self._ends is not None:
-            self._ends.close()
+        if self._peers is not None:
+            self._peers.close()

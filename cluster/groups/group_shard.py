@@ -133,10 +133,14 @@ class GroupShard:
     def unload(self) -> None:
         """Close every group."""
         for hosted in self:
-            self.consumer_hosting.end(hosted)
-            self.share_hosting.end(hosted)
-            self.streams_hosting.end(hosted)
-            self.run(hosted, hosted.group.close(ErrorCode.not_coordinator))
+            self._end(hosted, ErrorCode.not_coordinator)
+
+    def _end(self, hosted: HostedGroup, error: ErrorCode) -> None:
+        """Close the group, of whatever type it is."""
+        self.consumer_hosting.end(hosted)
+        self.share_hosting.end(hosted)
+        self.streams_hosting.end(hosted)
+        self.run(hosted, hosted.group.close(error))
 
     # ---- groups ------------------------------------------------------------------------------------
 
@@ -161,10 +165,7 @@ class GroupShard:
         assert hosted.group.state is GroupState.EMPTY, (
             f"group {hosted.group_id} is deleted while it is {hosted.group.state.value}"
         )
-        self.consumer_hosting.end(hosted)
-        self.share_hosting.end(hosted)
-        self.streams_hosting.end(hosted)
-        self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
+        self._end(hosted, ErrorCode.group_id_not_found)
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
 

@@ -1,4 +1,4 @@
-"""A group of KIP-848 or KIP-932 on its coordinator: operations in turn, and deadlines of members.
+"""A group of KIP-848, KIP-932 or KIP-1071 on its coordinator: operations in turn, and deadlines of members.
 
 Owns: `Draft`, the records of one operation and the state after them, and `SerialGroup`: the committed state of the
 group (`data`), the operations that wait, and the deadlines.

@@ -18,8 +18,9 @@ from ..errors import ErrorCode, KafkaError
 from ..ids import NO_OFFSET
 from ..wire import messages
 from ..wire.request import denial
+from .assignment_rows import UNDESCRIBABLE, rows_by_id, rows_with_names
 from .authorized_operations import authorized_operations
-from .consumer.members import Partitions, each
+from .consumer.members import each
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .service import GroupService
@@ -41,8 +42,6 @@ from .share_hosting import Errors, initial_offsets
 
 if TYPE_CHECKING:
     from ..wire.request import Request
-
-UNDESCRIBABLE = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class ShareApi:
@@ -67,7 +66,7 @@ class ShareApi:
                     heartbeat_interval=messages.milliseconds(result.interval_ms),
                     assignment=None
                     if result.assigned is None
-                    else s.Assignment(topic_partitions=_rows(s, result.assigned)),
+                    else s.Assignment(topic_partitions=rows_by_id(s, result.assigned)),
                 )
             )
 
@@ -195,12 +194,6 @@ class ShareApi:
 
     def _member(self, s: Any, member: ShareMember) -> Any:
         view, metadata = self._service.share_rules.view, member.metadata
-        named = ((topic_id, view.topic_name(topic_id), rows) for topic_id, rows in member.current.assigned.items())
-        rows = tuple(
-            s.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=tuple(sorted(numbers)))
-            for topic_id, name, numbers in sorted(named)
-            if name is not None
-        )
         return s.Member(
             member_id=member.member_id,
             rack_id=metadata.rack_id,
@@ -208,7 +201,7 @@ class ShareApi:
             client_id=metadata.client_id,
             client_host=metadata.client_host,
             subscribed_topic_names=metadata.topics,
-            assignment=s.Assignment(topic_partitions=rows),
+            assignment=s.Assignment(topic_partitions=rows_with_names(s, member.current.assigned, view)),
         )
 
 
@@ -224,10 +217,3 @@ def share_group(hosted: HostedGroup | None, group_id: str) -> ShareGroup:
     if hosted.share is None:
         raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
     return hosted.share
-
-
-def _rows(s: Any, partitions: Partitions) -> tuple[Any, ...]:
-    return tuple(
-        s.TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(numbers)))
-        for topic_id, numbers in sorted(partitions.items())
-    )

@@ -8,13 +8,10 @@ Source: Kafka's GroupMetadataManager (getOrMaybeCreateShareGroup), GroupCoordina
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
-from ..coordinators import KeyValue, Shard
-from ..errors import ErrorCode, KafkaError
-from ..events.coordinators import GroupChanged
+from ..errors import KafkaError
 from ..host.seam import Host
 from ..ids import Offset
 from ..share_coordinator.persister import Persister
@@ -22,45 +19,22 @@ from ..share_coordinator.values import SharePartition
 from ..wire.topic_ids import UUID
 from .consumer.members import Partitions, by_topic_id, each
 from .hosted_group import HostedGroup
+from .serial_hosting import HostingShard, SerialHosting
 from .share.initialization import abandon, finish, without_topics
 from .share.limits import ShareRules
+from .share.members import StatePartitions
 from .share.share_group import ShareGroup
-from .share.share_state import ShareGroupData
-
-UNTRANSLATED: Mapping[ErrorCode, ErrorCode] = {}
+from .share.share_state import ShareDraft, ShareGroupData
 
 Errors = Mapping[tuple[UUID, int], KafkaError]
 """Share-partitions that the persister refused."""
 
 
-class SharingShard(Protocol):
-    """What this module needs of a `GroupShard`."""
-
-    @property
-    def shard(self) -> Shard:
-        """The partition."""
-        ...
-
-    def write(
-        self,
-        records: Sequence[KeyValue],
-        on_result: Callable[[ErrorCode, Offset], None],
-        errors: Mapping[ErrorCode, ErrorCode],
-    ) -> None:
-        """Append records."""
-        ...
-
-    def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
-        """A member lost its membership because its timeout had passed."""
-        ...
-
-
-class ShareHosting:
+class ShareHosting(SerialHosting):
     """The surroundings of the share groups of one shard."""
 
-    def __init__(self, shard: SharingShard, host: Host, rules: ShareRules, persister: Persister | None) -> None:
-        self._shard = shard
-        self._host = host
+    def __init__(self, shard: HostingShard, host: Host, rules: ShareRules, persister: Persister | None) -> None:
+        super().__init__(shard, host, "share group")
         self._rules = rules
         self._persister = persister
 
@@ -84,9 +58,7 @@ class ShareHosting:
     def end(self, hosted: HostedGroup) -> None:
         """The share group was deleted, or its partition is no longer here."""
         group, hosted.share = hosted.share, None
-        if group is not None:
-            active = self._shard.shard.is_active
-            group.close(ErrorCode.group_id_not_found if active else ErrorCode.not_coordinator)
+        self.close(group)
 
     def topics_deleted(self, group: ShareGroup, names: Collection[str]) -> None:
         """Topics were deleted: their share-partitions are forgotten."""
@@ -132,15 +104,13 @@ class ShareHosting:
             self._not_stored(group, error)
             done(dict.fromkeys(each(partitions), error))
 
-        change = (
-            (lambda state: abandon(state, partitions))
-            if errors
-            else (lambda state: finish(state, partitions, self._rules.view))
-        )
+        def change(state: StatePartitions) -> StatePartitions:
+            return abandon(state, partitions) if errors else finish(state, partitions, self._rules.view)
+
         plan = group.change_partitions(change)
 
-        def plan_and_answer(draft: object) -> Callable[[], None]:
-            plan(draft)  # type: ignore[arg-type]
+        def plan_and_answer(draft: ShareDraft) -> Callable[[], None]:
+            plan(draft)
             return stored
 
         group.submit(plan_and_answer, not_stored)
@@ -181,41 +151,12 @@ class ShareHosting:
 
     # ---- surroundings of a group -------------------------------------------------------------------
 
-    def now_ms(self) -> int:
-        """The monotonic clock."""
-        return self._host.clock.monotonic_ms()
-
-    def append(self, records: Sequence[KeyValue], done: Callable[[ErrorCode], None]) -> None:
-        """Append with acks=all; `done(error of the log)` once."""
-        self._shard.write(records, lambda error, _offset: done(error), UNTRANSLATED)
-
-    def call_at(self, group_id: str, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once; replaces the call of this group that was scheduled before."""
-        if self._shard.shard.is_active:
-            self._shard.shard.timers.schedule(("share-group", group_id), delay_ms, call)
-
-    def share_changed(self, group: ShareGroup, before: ShareGroupData) -> None:
+    def changed(self, group: ShareGroup, before: ShareGroupData) -> None:
         """Trace a change of state or of the epoch.
 
         The tap has no rows of share groups: their members own no partition alone, and no state of theirs waits.
         """
-        after = group.data
-        if (before.state(), before.epoch) == (after.state(), after.epoch):
-            return
-        self._host.trace.emit(
-            GroupChanged(
-                group=group.group_id,
-                partition=self._shard.shard.number,
-                state=after.state().value,
-                generation=after.epoch,
-                members=len(after.members),
-            )
-        )
-
-    def expired(self, group: ShareGroup, clients: Mapping[str, str]) -> None:
-        """Trace the members that were removed because their timeouts had passed."""
-        for member_id, client_id in clients.items():
-            self._shard.trace_expired(group.group_id, member_id, client_id)
+        self.trace_change(group.group_id, before, group.data)
 
     def _not_stored(self, group: ShareGroup, error: KafkaError) -> None:
         text = f"share group {group.group_id}: its share-partitions were not stored: {error.code.name}"

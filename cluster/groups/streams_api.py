@@ -119,13 +119,18 @@ class StreamsApi:
             )
             result, known = heartbeat(draft, asked, group.rules, group.known, moment)
 
-            def heard() -> None:
+            def adopt() -> None:
                 group.known = known
+
+            def heard() -> None:
+                adopt()
                 member = group.data.members.get(result.member_id)
                 if member is not None:
                     group.member_heard(member)
                 reply(result)
 
+            # what is known belongs to the state: a write that timed out is in the log, too
+            draft.on_applied.append(adopt)
             return heard
 
         def refused(error: KafkaError) -> None:

@@ -8,18 +8,13 @@ Source: Kafka's GroupMetadataManager (getOrCreateStreamsGroup, maybeDeleteEmptyS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-from ..coordinators import KeyValue
 from ..errors import ErrorCode
-from ..events.coordinators import GroupChanged
 from ..host.seam import Host
-from ..ids import Offset
-from .consumer_hosting import UNTRANSLATED, HostingShard
 from .hosted_group import HostedGroup
 from .membership import Group
 from .rebalance import GroupLimits
 from .records import encode_group_key
+from .serial_hosting import HostingShard, SerialHosting
 from .streams.group_state import Draft, StreamsData, group_tombstones
 from .streams.heartbeats import StreamsRules
 from .streams.record_formats import encode_all
@@ -27,12 +22,11 @@ from .streams.streams_group import StreamsGroup
 from .streams.tapped_tasks import report_tasks, tapped_state
 
 
-class StreamsHosting:
+class StreamsHosting(SerialHosting):
     """The surroundings of the streams groups of one shard."""
 
     def __init__(self, shard: HostingShard, host: Host, rules: StreamsRules, limits: GroupLimits) -> None:
-        self._shard = shard
-        self._host = host
+        super().__init__(shard, host, "streams group")
         self._rules = rules
         self._limits = limits
 
@@ -77,9 +71,7 @@ class StreamsHosting:
     def end(self, hosted: HostedGroup) -> None:
         """The group was deleted, or its partition is no longer here."""
         group, hosted.streams = hosted.streams, None
-        if group is not None:
-            active = self._shard.shard.is_active
-            group.close(ErrorCode.group_id_not_found if active else ErrorCode.not_coordinator)
+        self.close(group)
 
     def remove_empty(self, hosted: HostedGroup) -> None:
         """A classic member joins an Empty streams group: the group is classic from now on."""
@@ -88,49 +80,14 @@ class StreamsHosting:
         assert not group.data.members, f"{hosted.group_id} has members"
         tombstones = encode_all(hosted.group_id, group_tombstones(group.data))
         self.end(hosted)
-
-        def done(error: ErrorCode, _offset: Offset) -> None:
-            if error is not ErrorCode.none:
-                text = f"group {hosted.group_id}: its records as a streams group stay: {error.name}"
-                self._host.trace.log("warning", text)
-
-        self._shard.write(tombstones, done, UNTRANSLATED)
+        self.write_tombstones(hosted.group_id, tombstones)
 
     # ---- surroundings of a group -------------------------------------------------------------------
 
-    def now_ms(self) -> int:
-        """The monotonic clock."""
-        return self._host.clock.monotonic_ms()
-
-    def append(self, records: Sequence[KeyValue], done: Callable[[ErrorCode], None]) -> None:
-        """Append with acks=all; `done(error of the log)` once."""
-        self._shard.write(records, lambda error, _offset: done(error), UNTRANSLATED)
-
-    def call_at(self, group_id: str, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once; replaces the call of this group that was scheduled before."""
-        if self._shard.shard.is_active:
-            self._shard.shard.timers.schedule(("streams-group", group_id), delay_ms, call)
-
     def changed(self, group: StreamsGroup, before: StreamsData) -> None:
         """Report tasks to the tap, and trace a change of state or of the epoch."""
-        after = group.data
         self._report(group, before)
-        if (before.state(), before.epoch) == (after.state(), after.epoch):
-            return
-        self._host.trace.emit(
-            GroupChanged(
-                group=group.group_id,
-                partition=self._shard.shard.number,
-                state=after.state().value,
-                generation=after.epoch,
-                members=len(after.members),
-            )
-        )
-
-    def expired(self, group: StreamsGroup, clients: Mapping[str, str]) -> None:
-        """Trace the members that were removed because their timeouts had passed."""
-        for member_id, client_id in clients.items():
-            self._shard.trace_expired(group.group_id, member_id, client_id)
+        self.trace_change(group.group_id, before, group.data)
 
     def _report(self, group: StreamsGroup, before: StreamsData) -> None:
         tap, shard = self._host.tap, self._shard.shard

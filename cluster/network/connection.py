@@ -1,7 +1,7 @@
 """The server side of one connection: frames in, responses out in the order of the requests.
 
 Owns: the requests that were read and are not answered, and dispatch: a request is looked up in the API table of its
-listener, the authorizer is asked, the handler runs. Invariants:
+listener (`wire/api.py`), the authorizer is asked, the handler runs. Invariants:
 
 * The handlers of one connection run one at a time: the next request begins when the previous handler has returned or
   its coroutine has ended. The response may come much later (purgatory).
@@ -9,8 +9,8 @@ listener, the authorizer is asked, the handler runs. Invariants:
   the front of the queue is sent. A request without a response (acks=0) frees its slot silently.
 * With UNANSWERED_MOST slots taken, or with requests of UNANSWERED_BYTES_MOST bytes in them, the connection reads no
   more; at half of that it reads again. It also stops while the queue of waiting requests is full (`request_queue.py`).
-  (The link bounds the unsent bytes.) So a producer with acks=all is never further ahead of the followers than one of
-  their fetches can bring, however many requests it pipelines, and the ISR stays whole at full speed.
+  (The link bounds the unsent bytes.) The unanswered bytes fit in one fetch of a follower. So followers catch up with a
+  producer with acks=all at each fetch, however many requests it pipelines, and stay in the ISR at full speed.
 * The context of the requests is made once, by the first request: its client id names the peer, the listener and the
   peer give the principal, and the authorizer says whether the peer may act as a broker.
 * A response for a closed connection is dropped, without effect on other connections.

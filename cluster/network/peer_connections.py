@@ -1,7 +1,7 @@
 """Connections of a coordinator's room to other brokers: one for each broker, opened when a request needs it.
 
-Owns: the clients, by broker. A broker that has another address gets a new client. Requests to this broker itself never
-come here: their callers handle them in the process.
+Owns: the clients, by broker. A broker that has another address gets a new client. Requests to this broker itself are
+handled in the process, except those of `request_any`.
 
 What may fail: OSError, TimeoutError, WireError of the peer client; ConnectionError while the broker's address is
 unknown.
@@ -46,10 +46,14 @@ class PeerConnections:
 
     async def request(self, node_id: NodeId, api_key: int, version: int, entity: Any) -> Any:
         """Send a request to another broker; its response."""
+        assert node_id != self.node_id, "a broker sends no request to itself"
+        return await self.request_any(node_id, api_key, version, entity)
+
+    async def request_any(self, node_id: NodeId, api_key: int, version: int, entity: Any) -> Any:
+        """As `request`, and to this broker too, over its own listener."""
         return await self._client(node_id).request(api_key, version, entity, self._timeout_ms)
 
     def _client(self, node_id: NodeId) -> PeerClient:
-        assert node_id != self.node_id, "a broker sends no request to itself"
         known = self._clients.get(node_id)
         endpoint = self._addresses.peer_endpoint(node_id)
         if known is not None:

@@ -1,7 +1,8 @@
 """The in-sync replicas (ISR) of one partition: what is committed, what is proposed, and their union (C4, KIP-497).
 
 Owns: `LeaderAndIsr`, the state that the controller sent; `IsrProposal`, an ISR change on its way to the
-registry; and `IsrState`, the leader's view of both.
+registry; and `IsrState`, the leader's view of both. Which replica joins or leaves is decided in `partition.py` and
+`remote_replica.py`.
 
 Invariants:
 * at most one proposal is in progress at a time;

@@ -6,8 +6,11 @@ registry and brings back. The log belongs to the storage room.
 Rules (spec C1 to C5):
 
 * The leader's HW is the smallest log end offset (LEO) of the replicas that are in the *maximal* ISR (KIP-497,
-  `isr_state.py`) or were caught up within `silence_max_ms`. Caught-up replicas outside the ISR count too. Otherwise an
-  ISR of one would always outrun a follower that has nearly returned.
+  `isr_state.py`) or were caught up within `silence_max_ms`. Caught-up replicas outside the ISR count too. Otherwise a
+  leader alone in its ISR would raise the HW with each append, and a follower that has nearly caught up would never
+  reach the HW, so it would never join.
+* The ISR grows by `may_join_isr` and `is_isr_eligible`; it shrinks by `RemoteReplica.in_sync` (`remote_replica.py`),
+  which `isr_writes.py` asks periodically.
 * The HW never goes back while a replica leads. A new leader starts from the HW that it had as a follower, which may be
   behind what the old leader served; `check_latest` refuses until the HW reaches the start of the epoch.
 * A follower's HW is min(own LEO, leader's HW), taken after its append. So a record needs two rounds:

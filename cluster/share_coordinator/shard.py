@@ -2,7 +2,9 @@
 
 Owns: the states of one shard, and the order of operations. Operations on one share-partition run one after the other,
 each on the state that the one before it has written: decide → append with acks=all → apply → respond. An operation that
-writes nothing runs in its turn, too, so that a state is answered only from records that all in-sync replicas have.
+writes nothing runs in its turn, too. A record whose append timed out is applied, because it is in the log: the next
+operation must not be decided without it. (A simulation lost acceptances: a new leader read a state without such a
+record, and stored an older start offset behind it.)
 
 Timers: what the log needs no longer is removed, and states that did not change for long are written again, so that the
 log can be cut behind them.
@@ -136,9 +138,12 @@ class ShareShard:
     def _append(
         self, records: Sequence[StoredRecord], committed: Callable[[], None], failed: Callable[[ErrorCode], None]
     ) -> None:
-        def on_committed(base_offset: Offset) -> None:
+        def apply(base_offset: Offset) -> None:
             for index, record in enumerate(records):
                 self.shares.apply(record, Offset(base_offset + index))
+
+        def on_committed(base_offset: Offset) -> None:
+            apply(base_offset)
             committed()
 
         self.shard.write(
@@ -147,6 +152,7 @@ class ShareShard:
                 committed=on_committed,
                 failed=failed,
                 errors=LOG_ERRORS,
+                unacknowledged=apply,
             )
         )
 

@@ -29,8 +29,8 @@ class ProducerIds:
         self.host = host
         self._registry = registry
         self._node_id = node_id
-        self._next = 0
-        self._end = 0  # first id after the block
+        self._next: int = 0
+        self._end: int = 0  # first id after the block
         self._waiting: list[Promise[int]] = []
 
     async def new_id(self) -> int:

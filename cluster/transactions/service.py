@@ -3,6 +3,8 @@
 Owns: the coordinator runtime of `__transaction_state`, which hosts a `TransactionShard` for each partition led here;
 and the order of "decide, reserve a producer id where the epochs are used up, log".
 
+Timeouts: a timer of `shard.py` looks, `has_timed_out` of `rules.py` decides, `abort_timed_out` here aborts.
+
 What may fail: KafkaError with the code for the client; RegistryError while no producer id can be reserved.
 """
 

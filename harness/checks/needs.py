@@ -1,9 +1,10 @@
 """What each anomaly needs to be judged, and what could not be judged in a run (L6).
 
-Owns: `NEEDS`, for each anomaly that a guarantee may forbid, the recordings (`histories/recordings.py`) of which one set
-is sufficient; and `unjudged_anomalies`, which compares it with a run folder. An anomaly that the guarantees forbid and
-that no check could judge is a doubt, so no verdict is valid. One exception: what the run's backend does not record at
-all (`unrecorded` of run.json, such as the disks of an external cluster) is a note of the verdict.
+Owns: `NEEDS`: for each anomaly that a guarantee may forbid, alternative sets of recordings (`histories/recordings.py`),
+of which one complete set is enough; and `unjudged_anomalies`, which compares it with a run folder. An anomaly that the
+guarantees forbid and that no check could judge is a doubt, so no verdict is valid. One exception: what the run's
+backend does not record at all (`unrecorded` of run.json, such as the disks of an external cluster) is a note of the
+verdict.
 
 The anomalies of promises (`expected=`, `verify_pipeline`) need what the checks of promises found, if the application
 promised anything. A check that crashes adds a doubt itself (`kernels/__init__.py`).

@@ -2,7 +2,8 @@
 
 * valid: the run was judged, and no anomaly was found that the guarantees forbid;
 * invalid: an anomaly was found that the guarantees forbid;
-* unknown: the run could not be judged; `reasons` say why. An unknown verdict fails a test, as an invalid one does.
+* unknown: the run could not be judged; `reasons` say why (`judgement.py` decides, `run_doubts.py` and `needs.py` have
+  the reasons). An unknown verdict fails a test, as an invalid one does.
 
 An anomaly that the guarantees allow is reported too. `anomaly_counts` count everything that was found, in records
 where the anomaly concerns records; `anomalies` has the first ones of each name, the worst name first

@@ -2,7 +2,7 @@
 
 Without xdist there is one worker without a name. With xdist the controller chooses the seed and the run's name and
 sends both to the workers in `workerinput`; the verdicts return in the `user_properties` of the reports. Folders:
-`<out>/<run>/<test>/`, with xdist `<out>/<run>/<worker>/<test>/`.
+`<out>/<run>/<test>/`, with xdist `<out>/<run>/<worker>/<test>/`. The workers have one Spark (`checks/spark_client.py`).
 """
 
 from __future__ import annotations

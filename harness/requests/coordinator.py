@@ -99,8 +99,12 @@ class Coordinator:
         error_of: Callable[[Any], ErrorCode] = own_error,
         timeout_ms: float | None = None,
         patience_ms: float | None = None,
+        repeated: ClientRequest | None = None,
     ) -> Any:
-        """Send the request until a response has no retriable error; KafkaError for any other error."""
+        """Send the request until a response has no retriable error; KafkaError for any other error.
+
+        `repeated`: what is sent instead of the request after an attempt without response, or with a retriable error.
+        """
         give_up_ms = self._give_up_ms(patience_ms)
         while True:
             response = await self._attempt(request, timeout_ms, give_up_ms)
@@ -113,6 +117,7 @@ class Coordinator:
             if response is not None:
                 self._trouble = error_name(int(error))
             await self._pause(give_up_ms)
+            request = repeated or request
 
     async def ask_once(self, request: ClientRequest, *, timeout_ms: float | None = None) -> Any:
         """Send the request to the coordinator once; return None where no response came."""

@@ -105,18 +105,16 @@ class ShareMember:
         """How many fetches of a partition had no response, or an error: they may have acquired records."""
 
     async def heartbeat(self) -> None:
-        """Join, or stay in the group; take over the assignment."""
-        joining = self._epoch == JOINS
-        request = client_request(
-            SHARE_GROUP_HEARTBEAT,
-            HEARTBEAT_VERSION,
-            group_id=self._coordinator.key,
-            member_id=self.member_id,
-            member_epoch=self._epoch,
-            subscribed_topic_names=self._topics if joining else None,
-        )
+        """Join, or stay in the group; take over the assignment.
+
+        A request that names the topics has the assignment in its response. So, as clients do, the topics are named
+        again after a request without response: that response may have had a new assignment.
+        """
+        complete = self._heartbeat(self._topics)
         try:
-            response = await self._coordinator.ask(request)
+            response = await self._coordinator.ask(
+                complete if self._epoch == JOINS else self._heartbeat(None), repeated=complete
+            )
         except KafkaError as error:
             if error.code not in FENCED:
                 raise
@@ -189,6 +187,16 @@ class ShareMember:
         return any(known is session for known in self._sessions.values())
 
     # ---------------------------------------------------------------------------- requests
+
+    def _heartbeat(self, topics: Sequence[str] | None) -> ClientRequest:
+        return client_request(
+            SHARE_GROUP_HEARTBEAT,
+            HEARTBEAT_VERSION,
+            group_id=self._coordinator.key,
+            member_id=self.member_id,
+            member_epoch=self._epoch,
+            subscribed_topic_names=topics,
+        )
 
     async def _fetch(self, address: Address, wanted: frozenset[TopicPartition]) -> list[Delivered]:
         session = self._sessions.setdefault(address, ShareSession())

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 
 
-def share_groups(given: Any) -> tuple[str, ...]:
+def share_groups(given: object) -> tuple[str, ...]:
     """Return the names of the share groups; ConfigError for anything but a name, or several."""
-    names: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
-    wrong = not isinstance(given, Iterable) or any(not isinstance(name, str) or not name for name in names)
+    names: tuple[Any, ...] = (given,)
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = tuple(cast("Iterable[object]", given))
+    wrong = any(not isinstance(name, str) or not name for name in names)
     if wrong:
         raise ConfigError(
             f"verify(consumed_by={given!r}): expected the group.id of a share group, such as 'workers', or a list of "

@@ -151,6 +151,6 @@ def test_a_slow_or_limited_link_delivers_late_and_whole(relay: Relay, op: str, m
 
 def test_a_service_that_does_not_run_resets_its_clients(relay: Relay, service: EchoService) -> None:
     service.close()
-    with connected(relay) as client, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), connected(relay) as client:  # while connecting, or just after
         received(client, 1)
     assert relay.control("relay") == {"connections": 1, "refused": 1}

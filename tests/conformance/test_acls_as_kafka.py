@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from apache_kafka import MISSING
-from authorized_kafka import Authorized, apache_broker, our_broker
+from authorized_kafka import EVERY_ACL, Authorized, apache_broker, our_broker
 from authorized_requests import SETTINGS, Matrix, matrix
 from harrow.cluster.errors import error_name
 from harrow.cluster.wire import messages
@@ -87,15 +87,6 @@ CLOSING: list[dict[str, Any]] = [
     {"operation": 0},
     {"permission_type": 0},
 ]
-ANY: dict[str, Any] = {
-    "resource_type_filter": 1,
-    "resource_name_filter": None,
-    "pattern_type_filter": 1,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": 1,
-    "permission_type": 1,
-}
 FILTERS: list[dict[str, Any]] = [
     {},
     {"resource_type_filter": 2},
@@ -129,7 +120,7 @@ def create(broker: Authorized, *rows: dict[str, Any]) -> list[tuple[str, str | N
 def described(broker: Authorized, wanted: dict[str, Any]) -> tuple[str, list[Any]]:
     s = messages.schema(ApiKey.DESCRIBE_ACLS, 3, "request")
     with broker.client() as link:
-        answer = link.ask(ApiKey.DESCRIBE_ACLS, 3, s.root(**ANY | wanted))
+        answer = link.ask(ApiKey.DESCRIBE_ACLS, 3, s.root(**EVERY_ACL | wanted))
     rows = [
         (row.resource_type, row.resource_name, row.pattern_type, acl.principal, acl.host, acl.operation)
         for row in answer.resources
@@ -140,7 +131,7 @@ def described(broker: Authorized, wanted: dict[str, Any]) -> tuple[str, list[Any
 
 def deleted(broker: Authorized, *filters: dict[str, Any]) -> list[tuple[str, str | None, int]]:
     s = messages.schema(ApiKey.DELETE_ACLS, 3, "request")
-    entity = s.root(filters=tuple(s.DeleteAclsFilter(**ANY | row) for row in filters))
+    entity = s.root(filters=tuple(s.DeleteAclsFilter(**EVERY_ACL | row) for row in filters))
     with broker.client() as link:
         answer = link.ask(ApiKey.DELETE_ACLS, 3, entity)
     return [(error_name(row.error_code), row.error_message, len(row.matching_acls)) for row in answer.filter_results]
@@ -185,11 +176,14 @@ def test_without_an_authorizer_requests_about_acls_are_refused(kafka: Any) -> No
         s = messages.schema(api, 3, "request")
         lists = {"creations": (s.AclCreation(**ACL),)} if api is ApiKey.CREATE_ACLS else fields
         if api is ApiKey.DELETE_ACLS:
-            lists = {"filters": (s.DeleteAclsFilter(**ANY),)}
+            lists = {"filters": (s.DeleteAclsFilter(**EVERY_ACL),)}
         answer = kafka.raw(1).ask(api, 3, s.root(**lists))
         row = answer if api is ApiKey.DESCRIBE_ACLS else (getattr(answer, "results", ()) or answer.filter_results)[0]
         return error_name(row.error_code), row.error_message
 
-    assert refused(ApiKey.DESCRIBE_ACLS, **ANY) == ("SECURITY_DISABLED", "No Authorizer is configured on the broker")
+    assert refused(ApiKey.DESCRIBE_ACLS, **EVERY_ACL) == (
+        "SECURITY_DISABLED",
+        "No Authorizer is configured on the broker",
+    )
     for api in (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS):
         assert refused(api) == ("SECURITY_DISABLED", "No Authorizer is configured.")

@@ -11,12 +11,11 @@ where settings ask for each assignment at once, answers differ for good: `docs/c
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from group_scripts import Script, check_answers
+from group_scripts import Script, check_answers, create_topic
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka_reference import RELEASE, SINCE_4_4
 from raw_consumer_groups import RawConsumerGroup
@@ -212,27 +211,11 @@ SCRIPTS: list[Callable[[Groups], None]] = [
 ]
 
 
-def create_topic(kafka: Any) -> str:
-    """A topic with several partitions, which every broker knows."""
-    name = f"both-{uuid4().hex[:8]}"
-    controller = kafka.raw(kafka.raw().metadata().controller_id)
-    nodes = sorted(kafka.ports)
-    created = controller.create_topic(name, assignment=[nodes[:1]] * PARTITIONS)
-    assert created.error_code == 0, created
-
-    def is_known(node: int) -> bool:
-        return len(kafka.raw(node).metadata(name).topics[0].partitions) == PARTITIONS
-
-    for node in nodes:
-        until(partial(is_known, node), f"{name} is known to {node}")
-    return name
-
-
 @pytest.mark.parametrize("play", SCRIPTS, ids=lambda play: play.__name__)
 def test_a_group_of_both_protocols_answers_as_in_kafka(kafka: Any, play: Callable[[Groups], None]) -> None:
     if kafka.name == "apache" and SINCE_4_4:
         pytest.skip(f"Apache Kafka {RELEASE} has other epochs and assignments by time: run with KAFKA_VERSION=4.2.0")
-    script = Script(kafka, RawConsumerGroup, create_topic(kafka))
+    script = Script(kafka, RawConsumerGroup, create_topic(kafka, "both", PARTITIONS))
     script.group.use(script.topic, PARTITIONS)
     play(script)
     check_answers(script, play.__name__, "both_protocols_answers.json")

@@ -56,7 +56,7 @@ def test_apache_kafka_and_harrow_give_the_answers_of_the_file(kafka: Any, name: 
     metadata = ask(ApiKey.METADATA, 12, {"topics": topics, "allow_auto_topic_creation": False})
     script = ShareScript(ask, group, classic, orders, metadata.topics[0].topic_id, never)
     SCRIPTS[name](script)
-    answers = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
+    answers: dict[str, Any] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
     if os.environ.get("HARROW_RECORD"):
         answers[name] = json.loads(json.dumps(script.notes))
         ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")

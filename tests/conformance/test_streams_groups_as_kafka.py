@@ -7,12 +7,10 @@ Each script sends requests and notes the answers, which `kafka_files/streams_ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from group_scripts import Script, check_answers
+from group_scripts import Script, check_answers, create_topic
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -283,25 +281,9 @@ SCRIPTS: list[Callable[[Groups], None]] = [
 ]
 
 
-def create_topic(kafka: Any) -> str:
-    """A topic with several partitions, which every broker knows."""
-    name = f"streams-{uuid4().hex[:8]}"
-    controller = kafka.raw(kafka.raw().metadata().controller_id)
-    nodes = sorted(kafka.ports)
-    created = controller.create_topic(name, assignment=[nodes[:1]] * PARTITIONS)
-    assert created.error_code == 0, created
-
-    def is_known(node: int) -> bool:
-        return len(kafka.raw(node).metadata(name).topics[0].partitions) == PARTITIONS
-
-    for node in nodes:
-        until(partial(is_known, node), f"{name} is known to {node}")
-    return name
-
-
 @pytest.mark.parametrize("play", SCRIPTS, ids=lambda play: play.__name__)
 def test_a_streams_group_answers_as_in_kafka(kafka: Any, play: Callable[[Groups], None]) -> None:
-    script = Script(kafka, RawStreamsGroup, create_topic(kafka))
+    script = Script(kafka, RawStreamsGroup, create_topic(kafka, "streams", PARTITIONS))
     script.group.use(script.topic)
     play(script)
     check_answers(script, play.__name__, "streams_answers.json")

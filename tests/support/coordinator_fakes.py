@@ -70,6 +70,7 @@ class FakePartition:
 class FakeResult:
     error: ErrorCode
     base_offset: int = -1
+    last_offset: int = -1
 
 
 class FakeTransactionChecks:

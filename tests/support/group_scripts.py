@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -63,6 +64,22 @@ class Script(Generic[G]):
     def await_heartbeat(self, member: str, generation: int, code: ErrorCode) -> None:
         """Heartbeats of a member until they are answered like this."""
         until(lambda: self.group.heartbeat(member, generation) is code, f"{code.name} for {member}")
+
+
+def create_topic(kafka: Any, prefix: str, partitions: int) -> str:
+    """A topic of a new name, with its partitions on one broker, which every broker knows."""
+    name = f"{prefix}-{uuid4().hex[:8]}"
+    controller = kafka.raw(kafka.raw().metadata().controller_id)
+    nodes = sorted(kafka.ports)
+    created = controller.create_topic(name, assignment=[nodes[:1]] * partitions)
+    assert created.error_code == 0, created
+
+    def is_known(node: int) -> bool:
+        return len(kafka.raw(node).metadata(name).topics[0].partitions) == partitions
+
+    for node in nodes:
+        until(partial(is_known, node), f"{name} is known to {node}")
+    return name
 
 
 def check_answers(script: Script[Any], name: str, file_name: str) -> None:

@@ -7,11 +7,11 @@ partitions) and `absent`, which does not exist. `classic` is the id of a group t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from harrow.cluster.wire.api_keys import ApiKey
@@ -99,10 +99,11 @@ class ShareScript:
         if isinstance(value, Enum):
             return value.name
         if dataclasses.is_dataclass(value):
-            names = [row.name for row in dataclasses.fields(value) if row.name not in UNLIKE]
+            rows: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(value)
+            names = [row.name for row in rows if row.name not in UNLIKE]
             return {name: self._plain(getattr(value, name)) for name in names}
         if isinstance(value, tuple):
-            return sorted((self._plain(row) for row in tuple(value)), key=str)
+            return sorted(map(self._plain, cast("Sequence[Any]", value)), key=str)
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, UUID):

@@ -16,6 +16,7 @@ from harrow.harness.requests.blocking import BlockingTransport, completed
 from harrow.harness.requests.classic_member import ClassicMember
 from harrow.harness.requests.coordinator import GROUP, Coordinator
 from harrow.harness.requests.raw import StoppedError
+from harrow.harness.requests.share_member import ShareMember
 
 Code = ErrorCode
 HEARTBEAT = client_request(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
@@ -140,3 +141,13 @@ def test_a_fault_client_that_is_stopped_while_it_joins_leaves_under_the_id_that_
     (left,) = after.asked
     assert [row.member_id for row in left.entity.members] == ["m-1"]
     assert member.member_id == "m-1", "its group is asked whether it still has this member"
+
+
+def test_a_share_member_names_its_topics_again_after_a_lost_response() -> None:
+    beat = {"error_code": Code.none, "member_epoch": 3, "assignment": None}
+    transport = Scripted(beat, beat, ConnectionResetError("closed"), beat, beat)
+    member = ShareMember(Coordinator(transport, GROUP, "g"), ["orders"], "m")
+    for _ in range(4):
+        completed(member.heartbeat())
+    named = [request.entity.subscribed_topic_names for request in transport.asked]
+    assert named == [("orders",), None, None, ("orders",), None]

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Protocol
 
 from ...coordinators import KeyValue
-from ..serial_group import Refusal, SerialGroup, SerialSurroundings
+from ..serial_group import SerialGroup, SerialSurroundings
 from .group_state import ConsumerGroupState, Draft, GroupData
 from .heartbeats import remove_members
 from .members import ConsumerMember, MemberState
@@ -29,10 +29,7 @@ from .record_formats import encode_all
 from .subscriptions import DescribedTopics
 from .target_assignments import ConsumerRules
 
-__all__ = ["ConsumerGroup", "Deadline", "GroupSurroundings", "Plan", "Refusal"]
-
-Plan = Callable[[Draft], Callable[[], None]]
-"""Plans on a draft, and returns what follows once the records are in the log; KafkaError refuses the operation."""
+__all__ = ["ConsumerGroup", "Deadline", "GroupSurroundings"]
 
 
 class Deadline(Enum):

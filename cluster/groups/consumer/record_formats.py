@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from ...coordinators import KeyValue, RecordFormatError
 from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
-from ..partition_fields import read_partitions, read_value, write_partitions
+from ..group_fields import encode_key, read_partitions, read_value, write_partitions
 from .group_records import (
     ConsumerRecord,
     CurrentRecord,
@@ -49,11 +49,7 @@ GROUP_EPOCH, SUBSCRIBED_TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3
 def encode_record(group_id: str, record: ConsumerRecord) -> KeyValue:
     """Key and value of a record."""
     kind, name = _key_of(record)
-    out = FlexibleWriter(kind)
-    out.classic_string(group_id)
-    if name is not None:
-        out.classic_string(name)
-    return out.bytes(), _encode_value(record)
+    return encode_key(kind, group_id, name), _encode_value(record)
 
 
 def decode_record(kind: int, name: str, value: Buffer | None) -> ConsumerRecord:

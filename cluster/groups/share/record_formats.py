@@ -27,7 +27,7 @@ from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
 from ...wire.topic_ids import UUID
 from ..consumer.group_records import GroupEpoch
-from ..partition_fields import read_partitions, read_value, write_partitions
+from ..group_fields import encode_key, read_partitions, read_value, write_partitions
 from .members import NamedPartitions, ShareAssignment, ShareMetadata, StatePartitions, Topics
 from .share_records import (
     ShareCurrentRecord,
@@ -45,11 +45,7 @@ MEMBER, EPOCH, TARGET_EPOCH, TARGET, CURRENT, STATE_PARTITIONS = 10, 11, 12, 13,
 def encode_share_record(group_id: str, record: ShareRecord) -> KeyValue:
     """Key and value of a record."""
     kind, name = _key_of(record)
-    out = FlexibleWriter(kind)
-    out.classic_string(group_id)
-    if name is not None:
-        out.classic_string(name)
-    return out.bytes(), _encode_value(record)
+    return encode_key(kind, group_id, name), _encode_value(record)
 
 
 def encode_share_records(group_id: str, records: Iterable[ShareRecord]) -> Sequence[KeyValue]:

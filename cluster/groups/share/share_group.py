@@ -35,7 +35,7 @@ class ShareDeadline(Enum):
 class ShareSurroundings(SerialSurroundings, Protocol):
     """What a group needs of its shard."""
 
-    def share_changed(self, group: ShareGroup, before: ShareGroupData) -> None:
+    def changed(self, group: ShareGroup, before: ShareGroupData) -> None:
         """The state of a group changed: for traces."""
         ...
 
@@ -103,7 +103,7 @@ class ShareGroup(SerialGroup[ShareGroupData, ShareDraft, ShareDeadline]):
         for member_id in self.data.members:
             if not self.has_deadline(ShareDeadline.SESSION, member_id):
                 self.member_heard(member_id)
-        self._surroundings.share_changed(self, before)
+        self._surroundings.changed(self, before)
 
     def _fence(self, draft: ShareDraft, expired: Sequence[str]) -> None:
         members = draft.state.members

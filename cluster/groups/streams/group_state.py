@@ -9,11 +9,11 @@ Source: Kafka's StreamsGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
 from enum import Enum
 
-from ...coordinators import KeyValue
+from ..serial_group import Draft as SerialDraft
 from .group_records import (
     CurrentRecord,
     GroupEpochRecord,
@@ -88,17 +88,12 @@ class StreamsData:
         match record:
             case GroupEpochRecord(value):
                 self.metadata = NEW if value is None else value
-            case MemberRecord(member_id, None):
-                self.members.pop(member_id, None)
-            case MemberRecord(member_id, MemberMetadata() as value):
-                current = self._member(member_id).current
-                self.members[member_id] = StreamsMember(member_id=member_id, metadata=value, current=current)
+            case MemberRecord(member_id, value):
+                self._set_metadata(member_id, value)
             case TargetEpochRecord(value):
                 self.target_epoch = value or 0
-            case TargetRecord(member_id, None):
-                self.targets.pop(member_id, None)
-            case TargetRecord(member_id, TaskSets() as value):
-                self.targets[member_id] = value
+            case TargetRecord(member_id, value):
+                self._set_target(member_id, value)
             case CurrentRecord(member_id, value):
                 if value is not None or member_id in self.members:
                     self._set_current(member_id, CurrentAssignment() if value is None else value)
@@ -108,33 +103,28 @@ class StreamsData:
     def _member(self, member_id: str) -> StreamsMember:
         return self.members.get(member_id) or StreamsMember(member_id=member_id)
 
+    def _set_metadata(self, member_id: str, value: MemberMetadata | None) -> None:
+        if value is None:
+            self.members.pop(member_id, None)
+        else:
+            current = self._member(member_id).current
+            self.members[member_id] = StreamsMember(member_id=member_id, metadata=value, current=current)
+
+    def _set_target(self, member_id: str, value: TaskSets | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = value
+
     def _set_current(self, member_id: str, value: CurrentAssignment) -> None:
         metadata = self._member(member_id).metadata
         self.members[member_id] = StreamsMember(member_id=member_id, metadata=metadata, current=value)
 
 
-class Draft:
-    """The records of one operation, and the state after them."""
+class Draft(SerialDraft[StreamsData, StreamsRecord]):
+    """The records of one operation on a streams group, and the state after them."""
 
-    __slots__ = ("_is_copy", "first", "on_applied", "records", "state")
-
-    def __init__(self, state: StreamsData) -> None:
-        self.state = state
-        self.records: list[StreamsRecord] = []
-        self.first: list[KeyValue] = []
-        """Records of other kinds before those of the group: the tombstone of a classic group."""
-        self.on_applied: list[Callable[[], None]] = []
-        """Called when the draft has become the state, before the response."""
-        self._is_copy = False
-
-    def add(self, *records: StreamsRecord) -> None:
-        """Append records, and apply them to the copy."""
-        if records and not self._is_copy:
-            self.state = self.state.copy()
-            self._is_copy = True
-        for record in records:
-            self.state.apply(record)
-        self.records.extend(records)
+    __slots__ = ()
 
     def remove_member(self, member_id: str) -> None:
         """Tombstones of a member, in Kafka's order; the group epoch rises."""

@@ -11,7 +11,7 @@ Source: KIP-1071; Kafka's GroupMetadataManager.streamsGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ...config.group_table import STREAMS_DELAY, STREAMS_HEARTBEAT, STREAMS_SESSION, STREAMS_STANDBYS
@@ -29,7 +29,7 @@ from .group_records import (
     TopologyRecord,
 )
 from .group_state import Draft, StreamsData
-from .internal_topics import ConfiguredTopology, Status, StatusCode, configure
+from .internal_topics import ConfiguredSubtopology, ConfiguredTopology, Status, StatusCode, configure
 from .members import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
 from .reconciliation import reconcile
 from .requests import HeartbeatRequest, HeartbeatResult
@@ -309,7 +309,9 @@ def _result(
     endpoints = None
     configured = now.configured
     if now.endpoint_epoch != request.endpoint_epoch:
-        rows = {} if configured is None or configured.subtopologies is None else configured.subtopologies
+        rows: Mapping[str, ConfiguredSubtopology] = {}
+        if configured is not None and configured.subtopologies is not None:
+            rows = configured.subtopologies
         others = [member for name, member in state.members.items() if name != after.member_id]
         endpoints = endpoint_partitions((*others, after), rows, rules.view.partition_count)
     return HeartbeatResult(

@@ -22,12 +22,12 @@ Source: the StreamsGroup…Key/Value.json files of Apache Kafka; KIP-482 (tagged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...coordinators import KeyValue, RecordFormatError
 from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
+from ..group_fields import encode_key, read_value
 from .group_records import (
     NOT_VALIDATED,
     CurrentRecord,
@@ -45,17 +45,11 @@ from .topology import CopartitionGroup, Subtopology, TopicInfo, Topology, topolo
 
 GROUP_EPOCH, MEMBER, TARGET_EPOCH, TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 
-T = TypeVar("T")
-
 
 def encode_record(group_id: str, record: StreamsRecord) -> KeyValue:
     """Key and value of a record."""
     kind, name = _key_of(record)
-    out = FlexibleWriter(kind)
-    out.classic_string(group_id)
-    if name is not None:
-        out.classic_string(name)
-    return out.bytes(), _encode_value(record)
+    return encode_key(kind, group_id, name), _encode_value(record)
 
 
 def encode_all(group_id: str, records: Iterable[StreamsRecord]) -> Sequence[KeyValue]:
@@ -67,17 +61,17 @@ def decode_record(kind: int, name: str, value: Buffer | None) -> StreamsRecord:
     """The record of a key of type `kind`; `name` is the key's member id."""
     match kind:
         case 17:
-            return GroupEpochRecord(_read(value, _group_metadata))
+            return GroupEpochRecord(read_value(value, _group_metadata))
         case 19:
-            return MemberRecord(name, _read(value, _member))
+            return MemberRecord(name, read_value(value, _member))
         case 20:
-            return TargetEpochRecord(_read(value, FlexibleReader.i32))
+            return TargetEpochRecord(read_value(value, FlexibleReader.i32))
         case 21:
-            return TargetRecord(name, _read(value, _target))
+            return TargetRecord(name, read_value(value, _target))
         case 22:
-            return CurrentRecord(name, _read(value, _current))
+            return CurrentRecord(name, read_value(value, _current))
         case 23:
-            return TopologyRecord(_read(value, _topology))
+            return TopologyRecord(read_value(value, _topology))
         case _:
             raise RecordFormatError(f"key type {kind}")
 
@@ -227,16 +221,6 @@ def _write_topics(out: FlexibleWriter, topics: Sequence[TopicInfo]) -> None:
 
 
 # ---- reading -------------------------------------------------------------------------------------
-
-
-def _read(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T | None:
-    if value is None:
-        return None
-    reader = FlexibleReader(value)
-    version = reader.i16()
-    if version != 0:
-        raise RecordFormatError(f"value version {version}; 0 is known")
-    return decode(reader)
 
 
 def _group_metadata(reader: FlexibleReader) -> GroupMetadata:

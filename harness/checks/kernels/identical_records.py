@@ -1,5 +1,7 @@
 """duplicate, for producers that did not record their operations: records that are identical to the last bit (L1, L6).
 
+Duplicates of recorded operations are in `records.py`.
+
 Identical means key, value and timestamp. Two such records may be two legal sends within a millisecond, so there must be
 evidence of a retry:
 

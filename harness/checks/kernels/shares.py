@@ -232,8 +232,9 @@ class _Group:
         """Whether either acquisition may have ended before the row of the second was written."""
         offsets, until = self._offsets, int(self._completed[later])
         member, lock = offsets.column("member"), offsets.column("lock_until_ns")
-        start = int(np.searchsorted(offsets.segment, offsets.segment[earlier], "left"))
-        end = int(np.searchsorted(offsets.segment, offsets.segment[earlier], "right"))
+        segment = int(offsets.segment[earlier])
+        start = int(np.searchsorted(offsets.segment, segment, "left"))
+        end = int(np.searchsorted(offsets.segment, segment, "right"))
         for at in (earlier, later):
             held_until = int(lock[at])
             since = int(self._invoked[at])
@@ -340,7 +341,7 @@ class _Group:
             words = "not over when the run ended: no member accepted or rejected it, and it was not archived"
         else:
             words = "not over, its lock has ended, and it was not delivered again while the group got later records"
-            segments = list(filter(self._should_be_delivered, np.unique(place).tolist()))
+            segments = [number for number in map(int, np.unique(place)) if self._should_be_delivered(number)]
             wanted = np.isin(place, segments)
             visible, place = visible[wanted], place[wanted]
         self._report(STUCK, self._each(visible, place), words)

@@ -39,6 +39,7 @@ WITHOUT = {
     "programs": {"programs"},
     "dependencies": {"dependencies"},
     "process": {"process"},
+    "shares": {"share-locks"},
     "links": {"links", "registry-links", "client-links"},
     "disk": {"disk-damage", "wipe", "power-loss", "power-loss-kept-fraction"},
     "rules": {

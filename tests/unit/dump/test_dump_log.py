@@ -129,7 +129,7 @@ def test_files_that_are_not_segments_are_ignored_or_refused(tmp_path: Path) -> N
 def test_an_unsupported_decoder_option_is_refused_with_the_remedy(decoder: str) -> None:
     refused = dump_log(f"--{decoder}-decoder", "--files", "x.log")
     assert refused.exit_code == 2
-    assert "no log of Harrow holds such records" in refused.stderr
+    assert "Harrow does not decode such records" in refused.stderr
 
 
 def test_decoder_classes_decode_numbers_and_refuse_other_sizes(tmp_path: Path) -> None:

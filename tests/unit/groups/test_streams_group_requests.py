@@ -17,6 +17,7 @@ from streams_group_requests import (
     BILLS,
     CHANGELOG,
     REPARTITION,
+    ModelStreams,
     statuses,
     streams_described,
     streams_heartbeat,
@@ -92,7 +93,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
 def test_invalid_heartbeat_is_refused_as_by_kafka(
     bed: GroupTestBed, epoch: int, fields: Any, error: str, message: str
 ) -> None:
-    given = {"member_id": "a", **fields}
+    given: dict[str, Any] = {"member_id": "a", **fields}
     name = given.pop("member_id")
     response = streams_join(bed, name, **given) if epoch == 0 else streams_heartbeat(bed, name, epoch, **given)
     assert response.error_code.name == error
@@ -309,6 +310,27 @@ def test_a_client_that_lost_its_tasks_gets_them_again_when_it_joins(bed: GroupTe
     assert streams_heartbeat(bed, "a", 2).error_code is ErrorCode.fenced_member_epoch, "it must say what it owns"
     joined = streams_join(bed, "a")
     assert (joined.member_epoch, tasks_of(joined.active_tasks)) == (3, THREE)
+
+
+def beat_and_time_out(bed: GroupTestBed, client: ModelStreams) -> None:
+    """A heartbeat whose records are in the log when its write times out."""
+    bed.replicas.automatic = False
+    client.beat(lose_response=True)
+    assert bed.replicas.waiting, "the heartbeat writes"
+    while bed.replicas.waiting:
+        bed.replicas.acknowledge(ErrorCode.request_timed_out)
+    bed.replicas.automatic = True
+
+
+def test_a_group_is_ready_after_its_topics_were_created_and_a_write_timed_out(bed: GroupTestBed) -> None:
+    """The record with the hash of the topics is in the log: what is known of the topics must not be older."""
+    first, client = ModelStreams(bed, "a", "p"), ModelStreams(bed, "b", "q")
+    beat_and_time_out(bed, first)
+    assert client.beat() is ErrorCode.none, "the response has the internal topics created"
+    beat_and_time_out(bed, client)
+    bed.host.advance(5_000)
+    assert client.beat() is ErrorCode.none
+    assert streams_described(bed).group_state != "NotReady"
 
 
 def test_a_member_that_missed_a_revocation_is_removed_and_can_no_longer_commit(bed: GroupTestBed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
@@ -172,7 +173,7 @@ def test_a_record_is_read_as_it_was_written(record: StreamsRecord) -> None:
     assert isinstance(decoded, StreamsKey)
     assert decoded.group == "app"
     assert decode_record(decoded.kind, decoded.name, value) == record
-    make: Callable[..., StreamsRecord] = type(record)
+    make = cast("Callable[..., StreamsRecord]", type(record))
     tombstone = make(*record[:-1], None)
     assert decode_record(decoded.kind, decoded.name, encode_record("app", tombstone)[1]) == tombstone
 

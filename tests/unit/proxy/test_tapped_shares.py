@@ -51,7 +51,7 @@ class Passing:
 
     def __init__(self) -> None:
         names = TopicNames()
-        names._names[TOPIC] = "orders"
+        names._names[TOPIC] = "orders"  # pyright: ignore[reportPrivateUsage] - what a Metadata response says
         self.rows = SharedTap()
         self.tap = ProxyTap(self.rows, names, TransactionViews())
 

@@ -29,8 +29,12 @@ def batch(first: int, last: int, state: DeliveryState = DeliveryState.AVAILABLE,
     return StateBatch(Offset(first), Offset(last), state, count)
 
 
+def sized(first: int, size: int, state: DeliveryState, count: int) -> StateBatch:
+    return batch(first, first + size, state, count)
+
+
 batches = st.builds(
-    lambda first, size, state, count: batch(first, first + size, state, count),
+    sized,
     st.integers(0, 30),
     st.integers(0, 12),
     st.sampled_from(STORED),

@@ -1,4 +1,4 @@
-"""Fields that records of consumer groups and of share groups have in common: versions of values, and partitions.
+"""What records of consumer, share and streams groups have in common: keys, versions of values, and partitions.
 
 May fail: RecordFormatError, as `coordinators/flexible_fields.py` says, and for a value of another version.
 """
@@ -14,6 +14,15 @@ from ..host.seam import Buffer
 from ..wire.topic_ids import UUID
 
 T = TypeVar("T")
+
+
+def encode_key(kind: int, group_id: str, name: str | None) -> bytes:
+    """The key of a record of type `kind`; `name`: its member id or regular expression, None where it has none."""
+    out = FlexibleWriter(kind)
+    out.classic_string(group_id)
+    if name is not None:
+        out.classic_string(name)
+    return out.bytes()
 
 
 def write_partitions(out: FlexibleWriter, partitions: Mapping[UUID, frozenset[int]]) -> None:
