@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,11 +74,11 @@ def by_kafka_python(servers: str, topic: str) -> list[bytes]:
 
 def by_aiokafka(servers: str, topic: str) -> list[bytes]:
     async def both() -> list[bytes]:
-        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="payments")
+        producer: Any = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="payments")
         async with producer, producer.transaction():
             for value in VALUES:
                 await producer.send(topic, value)
-        consumer = AIOKafkaConsumer(
+        consumer: Any = AIOKafkaConsumer(
             topic, bootstrap_servers=servers, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False
         )
         async with consumer:
@@ -99,7 +99,7 @@ PAIRS = [
 
 
 @contextmanager
-def brokers_of(release: str) -> Iterator[Cluster]:
+def brokers_of(release: str) -> Generator[Cluster]:
     with Cluster(brokers=1, config={"harrow.as.version": release, "offsets.topic.num.partitions": 1}) as cluster:
         yield cluster
 

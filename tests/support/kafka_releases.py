@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ Of each release: API key -> (first version, last version); feature -> (lowest le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 __all__ = ["RELEASES", "Release"]
@@ -46,7 +46,7 @@ class Release(NamedTuple):
 
 
 @contextmanager
-def running(version: str) -> Iterator[RawKafka]:
+def running(version: str) -> Generator[RawKafka]:
     """One node of a release."""
     environment = {**os.environ, "KAFKA_VERSION": version, "KAFKA_PORT": str(PORT), "KAFKA_HEAP": "256m"}
     environment.pop("KAFKA_JARS", None)

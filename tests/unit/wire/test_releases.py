@@ -25,7 +25,7 @@ def nothing(request: Request) -> None:
 
 def table(release: str | None, *, inter_broker: bool = False) -> ApiTable:
     """A table of every API, in every version that has a schema."""
-    rows = []
+    rows: list[ApiRow] = []
     for api_key in PUBLIC:
         known = messages.versions_known(api_key)
         rows.append(ApiRow(api_key, known[0], known[-1], nothing))
