@@ -51,7 +51,7 @@ from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
 from ..wire.api import ApiRow, ApiTable
-from ..wire.api_errors import code_at
+from ..wire.error_versions import code_at
 from ..wire.headers import HeaderReader, encode_response_header
 from ..wire.refusals import is_served, refusal_bytes, struck_bytes
 from ..wire.request import ARRIVES, LOST, Fate, OnSend, Request, RequestContext

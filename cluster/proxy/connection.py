@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from ..host.seam import HOLD_RESPONSE, LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
-from ..wire.api_errors import code_at
 from ..wire.api_keys import ApiKey
+from ..wire.error_versions import code_at
 from ..wire.headers import HeaderReader, encode_response_header, parse_response_header
 from ..wire.produce import decode_acks
 from ..wire.refusals import refusal_bytes

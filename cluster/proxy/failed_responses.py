@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..wire.api_errors import PARTITION, code_at, place_of
+from ..wire.api_errors import PARTITION, place_of
 from ..wire.api_keys import ApiKey
+from ..wire.error_versions import code_at
 from ..wire.fetch import decode_fetch
 from ..wire.fetch_response import FetchAnswer, decode_fetch_response, encode_fetch_response
 from ..wire.refusals import is_served, refusal_bytes, struck_bytes

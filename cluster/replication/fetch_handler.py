@@ -25,8 +25,9 @@ from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode
 from ..host.seam import Watermarks, bytes_of
 from ..ids import TopicPartition
-from ..wire.api_errors import PARTITION, code_at, place_of
+from ..wire.api_errors import PARTITION, place_of
 from ..wire.api_keys import ApiKey
+from ..wire.error_versions import code_at
 from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
 from .consumer_sessions import ConsumerFetch, ConsumerSessions

@@ -18,10 +18,10 @@ from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
-from ..wire.api_errors import code_at
 from ..wire.api_keys import ApiKey
 from ..wire.batch_header import HEADER_SIZE, header_at, is_transactional
 from ..wire.compression import Codec
+from ..wire.error_versions import code_at
 from ..wire.produce import ProduceAnswer, ProduceEntry, ProduceRequest, decode_produce, encode_produce_response
 from ..wire.request import ARRIVES
 from .appends import ADMIN_CLIENT, ProduceResult

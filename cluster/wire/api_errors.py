@@ -9,7 +9,7 @@ A place is a level of the response: `TOP`, or the items of a list (`TOPIC`, `PAR
 * A code is at one place, and every other error field of the response is NONE: the client of a Fetch whose partitions
   have OFFSET_OUT_OF_RANGE finds no error at the top.
 * A version that lacks the place has the code at the top; a version without an error at the top has it in every item.
-* `SINCE` has the codes that Kafka gives from a version on, and what it gives before (None: nothing of the kind).
+* The codes are those of the latest version; `error_versions.py` says what an earlier one has instead.
 * UNKNOWN_SERVER_ERROR is what Kafka gives for an exception that nothing handles, so every API has it.
 * `after` has the codes that Kafka gives although the request took effect, or may have; empty for an API without effect.
 
@@ -21,16 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import ErrorCode, error_name
+from ..errors import error_name
 from .api_keys import ApiKey
 
 __all__ = [
     "ALL",
     "API_ERRORS",
-    "SINCE",
     "TOP",
     "ApiErrors",
-    "code_at",
     "errors_after",
     "errors_of",
     "place_of",
@@ -410,64 +408,6 @@ API_ERRORS: Mapping[int, ApiErrors] = {
 }
 """Every API that a broker of Harrow's serves."""
 
-_NO_TXN, _FENCED = "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH"
-SINCE: Mapping[tuple[int, str], tuple[int, str | None]] = {
-    (ApiKey.PRODUCE, "UNKNOWN_TOPIC_ID"): (13, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.PRODUCE, "TRANSACTION_ABORTABLE"): (11, _NO_TXN),
-    (ApiKey.PRODUCE, "CONCURRENT_TRANSACTIONS"): (12, "NOT_ENOUGH_REPLICAS"),
-    (ApiKey.FETCH, "KAFKA_STORAGE_ERROR"): (6, "NOT_LEADER_OR_FOLLOWER"),
-    (ApiKey.FETCH, "FETCH_SESSION_ID_NOT_FOUND"): (7, None),
-    (ApiKey.FETCH, "INVALID_FETCH_SESSION_EPOCH"): (7, None),
-    (ApiKey.FETCH, "FETCH_SESSION_TOPIC_ID_ERROR"): (13, None),
-    (ApiKey.FETCH, "UNKNOWN_TOPIC_ID"): (13, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.FETCH, "INCONSISTENT_TOPIC_ID"): (13, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.LIST_OFFSETS, "OFFSET_NOT_AVAILABLE"): (5, "LEADER_NOT_AVAILABLE"),
-    (ApiKey.METADATA, "LISTENER_NOT_FOUND"): (6, "LEADER_NOT_AVAILABLE"),
-    (ApiKey.METADATA, "UNKNOWN_TOPIC_ID"): (10, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.METADATA, "REBOOTSTRAP_REQUIRED"): (13, None),
-    (ApiKey.API_VERSIONS, "REBOOTSTRAP_REQUIRED"): (5, None),
-    (ApiKey.OFFSET_COMMIT, "STALE_MEMBER_EPOCH"): (9, "UNSUPPORTED_VERSION"),
-    (ApiKey.OFFSET_COMMIT, "GROUP_ID_NOT_FOUND"): (9, "ILLEGAL_GENERATION"),
-    (ApiKey.OFFSET_COMMIT, "FENCED_INSTANCE_ID"): (7, None),
-    (ApiKey.OFFSET_COMMIT, "UNKNOWN_TOPIC_ID"): (10, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.OFFSET_FETCH, "UNSTABLE_OFFSET_COMMIT"): (7, None),
-    (ApiKey.OFFSET_FETCH, "UNKNOWN_MEMBER_ID"): (9, None),
-    (ApiKey.OFFSET_FETCH, "STALE_MEMBER_EPOCH"): (9, None),
-    (ApiKey.OFFSET_FETCH, "UNKNOWN_TOPIC_ID"): (10, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.JOIN_GROUP, "MEMBER_ID_REQUIRED"): (4, None),
-    (ApiKey.JOIN_GROUP, "FENCED_INSTANCE_ID"): (5, None),
-    (ApiKey.HEARTBEAT, "FENCED_INSTANCE_ID"): (3, None),
-    (ApiKey.SYNC_GROUP, "FENCED_INSTANCE_ID"): (3, None),
-    (ApiKey.LEAVE_GROUP, "FENCED_INSTANCE_ID"): (3, None),
-    (ApiKey.DESCRIBE_GROUPS, "GROUP_ID_NOT_FOUND"): (6, None),
-    (ApiKey.CREATE_TOPICS, "THROTTLING_QUOTA_EXCEEDED"): (6, None),
-    (ApiKey.DELETE_TOPICS, "THROTTLING_QUOTA_EXCEEDED"): (5, None),
-    (ApiKey.DELETE_TOPICS, "UNKNOWN_TOPIC_ID"): (6, "UNKNOWN_TOPIC_OR_PARTITION"),
-    (ApiKey.DELETE_TOPICS, "TOPIC_DELETION_DISABLED"): (3, "INVALID_REQUEST"),
-    (ApiKey.CREATE_PARTITIONS, "THROTTLING_QUOTA_EXCEEDED"): (3, None),
-    (ApiKey.INIT_PRODUCER_ID, "PRODUCER_FENCED"): (4, _FENCED),
-    (ApiKey.INIT_PRODUCER_ID, "TRANSACTION_ABORTABLE"): (5, _NO_TXN),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, "PRODUCER_FENCED"): (2, _FENCED),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, "TRANSACTION_ABORTABLE"): (5, _NO_TXN),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, "CLUSTER_AUTHORIZATION_FAILED"): (4, None),
-    (ApiKey.ADD_OFFSETS_TO_TXN, "PRODUCER_FENCED"): (2, _FENCED),
-    (ApiKey.ADD_OFFSETS_TO_TXN, "TRANSACTION_ABORTABLE"): (4, _NO_TXN),
-    (ApiKey.END_TXN, "PRODUCER_FENCED"): (2, _FENCED),
-    (ApiKey.END_TXN, "TRANSACTION_ABORTABLE"): (4, _NO_TXN),
-    (ApiKey.TXN_OFFSET_COMMIT, "TRANSACTION_ABORTABLE"): (4, _NO_TXN),
-    (ApiKey.TXN_OFFSET_COMMIT, "COORDINATOR_LOAD_IN_PROGRESS"): (2, "COORDINATOR_NOT_AVAILABLE"),
-    (ApiKey.TXN_OFFSET_COMMIT, "UNKNOWN_MEMBER_ID"): (3, None),
-    (ApiKey.TXN_OFFSET_COMMIT, "ILLEGAL_GENERATION"): (3, None),
-    (ApiKey.TXN_OFFSET_COMMIT, "FENCED_INSTANCE_ID"): (3, None),
-    (ApiKey.TXN_OFFSET_COMMIT, "GROUP_ID_NOT_FOUND"): (6, "ILLEGAL_GENERATION"),
-    (ApiKey.TXN_OFFSET_COMMIT, "STALE_MEMBER_EPOCH"): (6, "ILLEGAL_GENERATION"),
-    (ApiKey.TXN_OFFSET_COMMIT, "UNKNOWN_TOPIC_ID"): (6, "UNKNOWN_TOPIC_OR_PARTITION"),
-}
-"""(API, code) → the first version in which Kafka gives the code, and what it gives in versions before.
-
-None: an earlier version has no such case; a fault that asks for the code there gives the code itself.
-"""
-
 
 def errors_of(api_key: int) -> tuple[str, ...]:
     """Return the codes that Kafka gives for an API, sorted; empty for an API that is not in the table."""
@@ -493,11 +433,3 @@ def whole_place(api_key: int, version: int) -> str:
         return TOP
     row = API_ERRORS.get(api_key)
     return ALL if row is None else row.whole
-
-
-def code_at(api_key: int, version: int, code: int) -> ErrorCode:
-    """Return what Kafka gives in this version where it gives `code` in the latest one."""
-    since = SINCE.get((api_key, error_name(code)))
-    if since is not None and version < since[0] and since[1] is not None:
-        return ErrorCode[since[1].lower()]
-    return ErrorCode(code)

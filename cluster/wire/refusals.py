@@ -21,8 +21,9 @@ from typing import Any
 
 from ..errors import ErrorCode
 from . import messages
-from .api_errors import ALL, LOG_DIR, PARTITION, TOP, TOPIC, code_at, place_of, whole_place
+from .api_errors import ALL, LOG_DIR, PARTITION, TOP, TOPIC, place_of, whole_place
 from .api_keys import ApiKey
+from .error_versions import code_at
 from .response_items import IDENTITY, MIRRORS, Mirror
 
 __all__ = ["is_served", "refusal", "refusal_bytes", "struck_bytes"]

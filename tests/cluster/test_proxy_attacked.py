@@ -128,7 +128,7 @@ def test_an_unknown_version_of_api_versions_gets_the_known_range_and_is_not_forw
         assert found[:4] == b"\0\0\0\5"
         entity = messages.decode_response(ApiKey.API_VERSIONS, 0, found, 4)
         assert entity.error_code == ErrorCode.unsupported_version
-        assert [(row.api_key, row.max_version) for row in entity.api_keys] == [(18, 4)]
+        assert [(row.api_key, row.max_version) for row in entity.api_keys] == [(18, 5)]
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_frame_ends_the_brokers_connection(

@@ -36,7 +36,7 @@ def test_invalid_option_values_are_refused_with_the_expected_form(name: str, val
     [
         (
             {"broker": 5},
-            "no argument 'broker'; did you mean brokers[?] .known: seed, brokers, defaults, plant, scope, ",
+            "no argument 'broker'; did you mean brokers[?] .known: seed, brokers, defaults, as_version, plant, scope, ",
         ),
         ({"brokers": "many"}, "brokers='many': expected a whole number"),
         ({"brokers": True}, "brokers=True: expected a whole number"),

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api_errors import API_ERRORS, SINCE, errors_after, errors_of
+from harrow.cluster.wire.api_errors import API_ERRORS, errors_after, errors_of
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.error_versions import SINCE
 from harrow.cluster.wire.refusals import is_served, refusal_bytes, struck_bytes
 from message_samples import errors_in, filled
 
