@@ -69,7 +69,7 @@ from .share_partitions import SharePartitions
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
-from .wire.api import Identity
+from .wire.api_table import Identity
 
 LAST_RESPONSES_MS = 50
 """How long a broker without a data folder goes on, so that the responses which say so leave first."""

@@ -31,7 +31,7 @@ from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, FaultState, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, as_target
-from .unreached import no_call
+from .unreached_words import no_call
 
 OPERATIONS = ("write", "sync", "read", "rename")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")

@@ -30,7 +30,7 @@ from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, FaultState, Hold, Injection, Seconds
 from .system import Broker, ClusterSnapshot, System
 from .targets import Target, as_target
-from .unreached import no_call
+from .unreached_words import no_call
 
 ACTIONS = ("crash", "stop", "delay", "error")
 TIMES_MOST = 10

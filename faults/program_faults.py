@@ -30,7 +30,7 @@ from .rule_kinds import RequestRule
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import FaultState, Hold, Injection, Seconds
 from .system import ClusterSnapshot, System
-from .unreached import no_request
+from .unreached_words import no_request
 
 
 @dataclass(slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from .rules import arm_once, disarm, disarmed, fired
 from .spec import Fault, FaultState, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
-from .unreached import no_request
+from .unreached_words import no_request
 
 REQUEST_DELAY_MS = (200, 1_500)
 """On both sides of a client's retry backoff, below its request timeout."""

@@ -19,7 +19,7 @@ from harrow.cluster.errors import HarrowError
 
 from .active_fault import ActiveFault, Wait
 from .system import HasTraffic
-from .unreached import progress
+from .unreached_words import progress
 
 REACHED_WITHIN_MS = 30_000
 SILENCE_MS = 120_000

@@ -21,8 +21,8 @@ from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import NodeId, TopicPartition, by_topic
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request
 from .active_controller import ActiveController
 from .added_partitions import REQUEST_MOST, add_partitions

@@ -27,8 +27,8 @@ from ..host.seam.failpoints import AFTER_ELECTION, passes
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
 from ..listeners import inter_broker_listener_name
 from ..registry import Event, RegistryClient, RegistryUnavailableError, SessionExpiredError
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.features import Feature
 from ..wire.internal import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from ..wire.request import Request

@@ -26,8 +26,8 @@ from ..ids import NodeId
 from ..registry import Delete, NodeError
 from ..registry.paths import broker_path
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.features import Feature
 from ..wire.request import Request
 from .active_controller import ActiveController

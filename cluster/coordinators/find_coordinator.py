@@ -22,8 +22,8 @@ from ..ids import NO_NODE, NodeId, TopicPartition
 from ..internal_topics import InternalTopic, partition_for
 from ..listeners import Address
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import denial
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ..errors import ErrorCode, KafkaError, RegistryError, WireError
 from ..metadata.registry_retries import error_for_client
 from ..security.acls import Acl, AclEntry, AclFilter, PatternType, Permission, ResourcePattern, check_acl
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request
 from .acl_store import AclStore
 

@@ -22,8 +22,8 @@ from ..metadata.registry_retries import error_for_client
 from ..registry.paths import USER_QUOTAS
 from ..security.sasl.scram import ITERATIONS_LEAST, ITERATIONS_MOST, ScramCredential, ScramMechanism
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request
 from .users import credentials_of
 

@@ -22,8 +22,8 @@ from ..listeners import SecurityProtocol
 from ..metadata.java_order import hash_order
 from ..metadata.registry_retries import error_for_client
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request
 from ..wire.topic_ids import draw_topic_id, text_of
 from .tokens import CHANGED_SINCE, DelegationToken, TokenStore

@@ -26,8 +26,8 @@ from ..config import BrokerConfig
 from ..host.seam import Host
 from ..network.peer_connections import PeerConnections
 from ..purgatory import Purgatory
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from .admin_api import GroupAdminApi
 from .consumer_api import ConsumerApi
 from .membership_api import MembershipApi

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ..config import BrokerConfig
 from ..host.seam import Host
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from .cache import MetadataCache
 from .client_quotas_api import ClientQuotasApi
 from .configs_api import ConfigsApi

@@ -1,7 +1,7 @@
 """The server side of one connection: frames in, responses out in the order of the requests.
 
 Owns: the requests that were read and are not answered, and dispatch: a request is looked up in the API table of its
-listener (`wire/api.py`), the authorizer is asked, the handler runs. Invariants:
+listener (`wire/api_table.py`), the authorizer is asked, the handler runs. Invariants:
 
 * The handlers of one connection run one at a time: the next request begins when the previous handler has returned or
   its coroutine has ended. The response may come much later (purgatory).
@@ -50,7 +50,7 @@ from ..host.seam import (
 from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
-from ..wire.api import ApiRow, ApiTable
+from ..wire.api_table import ApiRow, ApiTable
 from ..wire.error_versions import code_at
 from ..wire.headers import HeaderReader, encode_response_header
 from ..wire.refusals import is_served, refusal_bytes, struck_bytes

@@ -32,8 +32,8 @@ from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import Host, Part, Peer, bytes_of
 from ..ids import NodeId
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.headers import encode_response_header, parse_request_header, parse_response_header
 from ..wire.request import OnSend, Request, RequestContext
 from .peers import PeerClient

@@ -12,7 +12,7 @@ from ..host.seam import Acceptor, FrameHandler, Host, Link, TlsOptions
 from ..listeners import Listener, SecurityProtocol
 from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
-from ..wire.api import ApiTable
+from ..wire.api_table import ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST, Connection, ListenerServices
 from .connection_quotas import ConnectionQuotas, QuotaConnection

@@ -38,8 +38,8 @@ from ..host.seam import Host, Link, Peer, Timer
 from ..security.sasl.exchange import Login, SaslError, SaslRefusedError, SaslServer
 from ..security.sasl.mechanisms import OAUTHBEARER, ListenerMechanisms
 from ..wire import messages
-from ..wire.api import ApiRow, names_its_software
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow, names_its_software
 from ..wire.request import Handler, Request, RequestContext
 from .connection import Connection, ListenerServices
 

@@ -22,7 +22,7 @@ from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
 from ..security.fingerprints import of_certificate, of_secret
 from ..security.sasl.mechanisms import Credentials, ListenerMechanisms, NoCredentials
-from ..wire.api import ApiRow, ApiTable, Identity
+from ..wire.api_table import ApiRow, ApiTable, Identity
 from ..wire.features import Feature
 from ..wire.release_table import RELEASES
 from ..wire.request_facts import NO_SCOPE, RequestScope

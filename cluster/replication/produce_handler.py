@@ -1,4 +1,4 @@
-"""The Produce handler: bytes in, `Appends`, bytes out (C5). The waiting is in `appends.py`.
+"""The Produce handler: bytes in, `Appends`, bytes out (C5). The waiting is in `delayed_produce.py`.
 
 Owns: `ProduceHandler`, and the tap of acknowledged batches (J6). acks=0 has no response; if a batch was refused, the
 connection is closed instead (WireError), as Kafka does: that alone makes such a producer look for the new leader.
@@ -24,8 +24,9 @@ from ..wire.compression import Codec
 from ..wire.error_versions import code_at
 from ..wire.produce import ProduceAnswer, ProduceEntry, ProduceRequest, decode_produce, encode_produce_response
 from ..wire.request import ARRIVES
-from .appends import ADMIN_CLIENT, ProduceResult
+from .appends import ADMIN_CLIENT
 from .current_leaders import MOVED
+from .produce_result import ProduceResult
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host

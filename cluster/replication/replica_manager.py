@@ -7,7 +7,7 @@ Owns: no rule. `ReplicaManager` creates the parts below, in the order of their d
     wake_ups.py              what an append, a moved high watermark, an fsync or a new role completes
     log_failures.py          partitions out of service
     leader_and_isr.py        LeaderAndIsr and StopReplica
-    appends.py               appends and acks=all; produce_handler.py, transaction_checks.py
+    appends.py               appends; delayed_produce.py: acks=all; produce_handler.py, transaction_checks.py
     fetch_handler.py         reads for consumers and followers; fetch_reads.py, fetch_session.py
     fetcher_manager.py       following leaders; fetcher.py, follower_session.py, follower_truncation.py
     isr_writes.py, high_watermark_checkpoint.py, offset_trace.py
@@ -24,15 +24,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..storage.results import Origin
-from ..wire.api import ApiRow
+from ..wire.api_table import ApiRow
 from ..wire.fetch import FETCH_VERSION_HIGH, FETCH_VERSION_LOW
 from ..wire.produce import PRODUCE_VERSION_HIGH, PRODUCE_VERSION_LOW
 from .alter_log_dirs import VERSION_HIGH as ALTER_DIRS_VERSION_HIGH
 from .alter_log_dirs import VERSION_LOW as ALTER_DIRS_VERSION_LOW
 from .alter_log_dirs import AlterReplicaLogDirsHandler
-from .appends import Appends, Done
+from .appends import Appends
 from .broker_registration import BrokerRegistration
 from .current_leaders import CurrentLeaders
+from .delayed_produce import Done
 from .delete_records import VERSION_HIGH as DELETE_VERSION_HIGH
 from .delete_records import VERSION_LOW as DELETE_VERSION_LOW
 from .delete_records import DeleteRecordsHandler

@@ -34,7 +34,7 @@ from ..errors import ErrorCode
 from ..host.seam.failpoints import AFTER_VERIFICATION, BEFORE_VERIFICATION
 from ..ids import TopicPartition
 from ..wire.batches import HEADER_SIZE, header_at
-from .appends import ProduceResult
+from .produce_result import ProduceResult
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig

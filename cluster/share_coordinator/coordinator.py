@@ -9,7 +9,7 @@ from ..config import BrokerConfig
 from ..host.seam import Host
 from ..ids import NodeId
 from ..network.peer_connections import PeerConnections
-from ..wire.api import ApiRow
+from ..wire.api_table import ApiRow
 from .persister import CoordinatorPersister
 from .service import ShareService
 from .state_api import ShareStateApi

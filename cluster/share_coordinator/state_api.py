@@ -17,8 +17,8 @@ from ..authorizer import Operation as Action
 from ..errors import ErrorCode, KafkaError
 from ..ids import LeaderEpoch, Offset
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from .service import ShareService
 from .values import DeliveryState, SharePartition, ShareState, StateBatch, StateSummary
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..config import BrokerConfig
 from ..host.seam import Host
 from ..replication.current_leaders import CurrentLeaders
-from ..wire.api import ApiRow
+from ..wire.api_table import ApiRow
 from .directory import ShareDirectory
 from .share_api import ShareApi
 

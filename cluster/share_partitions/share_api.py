@@ -27,8 +27,8 @@ from ..replication.current_leaders import MOVED, CurrentLeaders
 from ..replication.fetch_isolation import FetchIsolation
 from ..share_coordinator.values import SharePartition
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import denial
 from .acknowledgements import RENEW_FROM, Acknowledgement, check_renewal, read_acknowledgements
 from .directory import LedShare, ShareDirectory

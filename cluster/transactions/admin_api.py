@@ -16,8 +16,8 @@ from ..errors import ErrorCode, KafkaError
 from ..ids import by_topic
 from ..regular_expressions import Pattern, compile_regex
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request
 from .service import TransactionService
 from .states import DEAD, TransactionState

@@ -29,7 +29,7 @@ from ..ids import NodeId, TopicPartition
 from ..network.peer_connections import PeerConnections
 from ..registry import NoNodeError, RegistryClient
 from ..registry.paths import topic_path
-from ..wire.api import ApiRow
+from ..wire.api_table import ApiRow
 from .admin_api import TransactionAdminApi
 from .marker_sender import MarkerSender
 from .marker_writer import GroupMarkers, MarkerPeers, MarkerWriter

@@ -25,8 +25,8 @@ from ..host.seam.failpoints import AFTER_MARKER, BEFORE_MARKER, passes
 from ..ids import NodeId, TopicPartition, by_topic
 from ..internal_topics import OFFSETS
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.batches import build_end_txn_marker
 from .marker_sender import Marker, Results
 

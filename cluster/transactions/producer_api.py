@@ -25,8 +25,8 @@ from ..errors import ErrorCode, KafkaError, RegistryError
 from ..ids import TopicPartition, by_topic
 from ..internal_topics import INTERNAL_TOPICS, OFFSETS, partition_for
 from ..wire import messages
-from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.api_table import ApiRow
 from ..wire.request import Request, denial
 from .producer_ids import ProducerIds
 from .rules import Producer

@@ -42,7 +42,7 @@ EPOCH_MAX = 32767
 EPOCH_BUMP_FROM = 2
 """First transaction version in which each end of a transaction raises the epoch (KIP-890)."""
 TRANSACTION_VERSION = 2
-"""The transaction version of this cluster (`wire/api.py` announces it)."""
+"""The transaction version of this cluster (`wire/api_table.py` announces it)."""
 
 
 def is_exhausted(epoch: int) -> bool:

@@ -20,7 +20,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.faults.errors import absent, listed
 from harrow.faults.request_checks import api_key
 from harrow.faults.system import GROUPS
-from harrow.faults.unreached import api_name, no_request
+from harrow.faults.unreached_words import api_name, no_request
 
 from ..topics import Topic
 from ..wording import counted

@@ -13,7 +13,7 @@ from harrow.cluster.internal_topics import OFFSETS
 from harrow.cluster.listeners import Address
 from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow
+from harrow.cluster.wire.api_table import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
 from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request import Request

@@ -28,8 +28,8 @@ from harrow.cluster.network.socket_server import SocketServer
 from harrow.cluster.security.sasl.mechanisms import Credentials
 from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.api_table import ApiRow
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.headers import encode_request_header
 from harrow.cluster.wire.request import Handler, Request

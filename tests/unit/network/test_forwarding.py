@@ -14,8 +14,8 @@ from harrow.cluster.ids import NO_NODE, NodeId
 from harrow.cluster.network import forwarding
 from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, UNTIMED, Forwarding
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.api_table import ApiRow
 from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.headers import encode_request_header, parse_request_header
 from harrow.cluster.wire.request import OnSend, Request, RequestContext

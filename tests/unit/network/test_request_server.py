@@ -14,8 +14,8 @@ from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST
 from harrow.cluster.network.peer_names import peer_of, principal_of
 from harrow.cluster.security.certificates import PrincipalNames
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.api_table import ApiRow
 from harrow.cluster.wire.headers import encode_request_header
 from harrow.cluster.wire.request import Fate, Handler, Request
 from request_contexts import BROKER_LISTENER, CLIENT_LISTENER

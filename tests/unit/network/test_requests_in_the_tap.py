@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.api_table import ApiRow
 from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request import Request
 from harrow.harness.histories.request_rows import ClientRequest, count_requests, read_connections, read_requests

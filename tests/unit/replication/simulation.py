@@ -27,7 +27,7 @@ from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.replication import ReplicaManager
 from harrow.cluster.storage import LogManager
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiTable
+from harrow.cluster.wire.api_table import ApiTable
 from harrow.cluster.wire.batches import headers
 from harrow.cluster.wire.internal import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from harrow.cluster.wire.records import build_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, NodeId, Offset
-from harrow.cluster.replication.appends import replicated_append_result
+from harrow.cluster.replication.delayed_produce import replicated_append_result
 
 from .model import LAG_MS, Replica, state
 

@@ -6,8 +6,8 @@ import pytest
 from harrow.cluster.config import BY_NAME
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
+from harrow.cluster.wire.api_table import ApiRow, ApiTable, VersionRange
 from harrow.cluster.wire.features import Feature, features_of
 from harrow.cluster.wire.release_table import RELEASES
 from harrow.cluster.wire.request import Request

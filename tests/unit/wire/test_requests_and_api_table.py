@@ -9,8 +9,8 @@ from harrow.cluster.authorizer import Operation
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.host.seam import Buffer
 from harrow.cluster.wire import headers, messages
-from harrow.cluster.wire.api import ApiRow, ApiTable, Identity, VersionRange
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.api_table import ApiRow, ApiTable, Identity, VersionRange
 from harrow.cluster.wire.request import Fate, Request
 
 from .fake_requests import Answer, body_of, request_of
