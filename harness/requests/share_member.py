@@ -96,13 +96,20 @@ class ShareMember:
         self.member_id = member_id
         self._wait_ms, self._most_records = wait_ms, most_records
         self._epoch = JOINS
-        self.assigned: frozenset[TopicPartition] = frozenset()
+        self._assigned: tuple[tuple[Any, int], ...] = ()
+        """Topic ids and partitions; a topic id without a name yet is looked up again by the next fetch."""
         self._ids: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
         self._leaders: dict[TopicPartition, Address] = {}
         self._sessions: dict[Address, ShareSession] = {}
         self.unanswered: dict[TopicPartition, int] = {}
         """How many fetches of a partition had no response, or an error: they may have acquired records."""
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinator assigned last, of topics whose names are known."""
+        names = self._names
+        return frozenset(TopicPartition(names[topic], number) for topic, number in self._assigned if topic in names)
 
     async def heartbeat(self) -> None:
         """Join, or stay in the group; take over the assignment.
@@ -118,19 +125,13 @@ class ShareMember:
         except KafkaError as error:
             if error.code not in FENCED:
                 raise
-            self._epoch, self.assigned = JOINS, frozenset()
+            self._epoch, self._assigned = JOINS, ()
             return
         self._epoch = response.member_epoch
         if response.assignment is not None:
             rows = response.assignment.topic_partitions
-            if any(row.topic_id not in self._names for row in rows):
-                await self._refresh()
-            self.assigned = frozenset(
-                TopicPartition(self._names[row.topic_id], number)
-                for row in rows
-                if row.topic_id in self._names
-                for number in row.partitions
-            )
+            self._assigned = tuple((row.topic_id, number) for row in rows for number in row.partitions)
+            await self._refresh_unknown()
 
     async def leave(self) -> None:
         """Close the sessions, and leave the group."""
@@ -149,12 +150,11 @@ class ShareMember:
         )
         with contextlib.suppress(KafkaError):
             await coordinator.ask(request)
-        self._epoch, self.assigned = JOINS, frozenset()
+        self._epoch, self._assigned = JOINS, ()
 
     async def fetch(self) -> list[Delivered]:
         """Acquire records of each leader, one after the other; return them by partition and offset."""
-        if any(tp not in self._leaders for tp in self.assigned):
-            await self._refresh()
+        await self._refresh_unknown()
         wanted: dict[Address, set[TopicPartition]] = defaultdict(set)
         for tp in self.assigned:
             if tp in self._leaders:
@@ -276,6 +276,11 @@ class ShareMember:
         self._sessions[address] = ShareSession()
         self._leaders = {tp: leader for tp, leader in self._leaders.items() if leader != address}
         return None
+
+    async def _refresh_unknown(self) -> None:
+        """Ask for the metadata of the topics where the name or the leader of an assigned partition is not known."""
+        if len(self.assigned) < len(self._assigned) or any(tp not in self._leaders for tp in self.assigned):
+            await self._refresh()
 
     async def _refresh(self) -> None:
         """Learn ids and leaders."""

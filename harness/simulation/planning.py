@@ -185,7 +185,7 @@ def drawn_share_config(rng: random.Random) -> dict[str, object]:
         "group.share.session.timeout.ms": 1_500,
         "group.share.min.heartbeat.interval.ms": 100,
         "group.share.heartbeat.interval.ms": 300,
-        "group.share.initialize.retry.interval.ms": rng.choice((500, 30_000)),
+        "group.share.initialize.retry.interval.ms": rng.choice((500, 15_000)),  # below LIVENESS_MS
         "share.coordinator.state.topic.num.partitions": 2,
         "share.coordinator.state.topic.segment.bytes": rng.choice((1_500, 1 << 20)),
         "share.coordinator.state.topic.prune.interval.ms": rng.choice((300, 300_000)),
