@@ -195,8 +195,9 @@ def leaving_member(state: GroupData, request: HeartbeatRequest) -> ConsumerMembe
 
 
 def leave_for_restart(draft: Draft, member: ConsumerMember) -> HeartbeatResult:
-    """A static member leaves and is expected back: it keeps its assigned partitions."""
-    current = replace(member.current, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS)
+    """A static member leaves and is expected back: it keeps its assigned partitions, as if it always had them."""
+    epochs = dict.fromkeys(sorted(each(member.current.assigned)), 0)
+    current = replace(member.current, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS, epochs=epochs)
     draft.add(CurrentRecord(member.member_id, current))
     return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_STATIC_EPOCH)
 

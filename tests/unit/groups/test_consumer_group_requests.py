@@ -206,25 +206,32 @@ def test_assignor_that_most_members_name_is_used(bed: GroupTestBed, most: int) -
 # ---- offsets -------------------------------------------------------------------------------------
 
 
-def test_commit_needs_the_present_member_epoch(bed: GroupTestBed) -> None:
+def test_commit_needs_the_present_member_epoch_or_a_partition_that_the_member_has_had_since(bed: GroupTestBed) -> None:
     consumer_join(bed, "a")
     consumer_join(bed, "b")
     consumer_heartbeat(bed, "a", 1)
     consumer_heartbeat(bed, "a", 1, owned={})
 
-    def code(*arguments: Any) -> ErrorCode:
-        found: ErrorCode = commit(bed, *arguments).response.topics[0].partitions[0].error_code
+    def code(*arguments: Any, **more: Any) -> ErrorCode:
+        found: ErrorCode = commit(bed, *arguments, **more).response.topics[0].partitions[0].error_code
         return found
 
     assert code(7, "a", 2) is ErrorCode.none
-    assert code(8, "a", 1) is ErrorCode.stale_member_epoch
+    row = next(member for member in described(bed).members if member.member_id == "a")
+    (kept,) = (set(part.partitions) for part in row.assignment.topic_partitions)
+    assert 0 < len(kept) < 3
+    for number in range(3):
+        expected = ErrorCode.none if number in kept else ErrorCode.stale_member_epoch
+        assert code(7, "a", 1, partition=number) is expected, (number, kept)
+        assert code(7, "a", 0, partition=number) is ErrorCode.stale_member_epoch
+        assert code(7, "b", 1, partition=number) is ErrorCode.stale_member_epoch, "it has none of them since then"
     assert code(8, "a", 2, 8) is ErrorCode.unsupported_version
     assert code(8, "z", 2) is ErrorCode.unknown_member_id
     assert code(8) is ErrorCode.unknown_member_id, "an administrator, while the group has members"
     for name in "ab":
         consumer_heartbeat(bed, name, -1)
     assert code(9) is ErrorCode.none
-    assert committed_offsets(bed) == {("orders", 0): 9}
+    assert committed_offsets(bed)["orders", 0] == 9
 
 
 @pytest.mark.parametrize(
