@@ -25,7 +25,13 @@ STREAMS_SESSION = "streams.session.timeout.ms"
 STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
 STREAMS_STANDBYS = "streams.num.standby.replicas"
 STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
-_STREAMS = (STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY)
+STREAMS_OFFSETS = "streams.task.offset.interval.ms"
+STREAMS_LAG = "streams.acceptable.recovery.lag"
+STREAMS_TAGS = "streams.rack.aware.assignment.tags"
+_STREAMS = (
+    *(STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY),
+    *(STREAMS_OFFSETS, STREAMS_LAG, STREAMS_TAGS),
+)
 
 _DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"
 """ISO 8601, as java.time.Duration reads it."""
@@ -80,6 +86,12 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
             raise ConfigError(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.number(most):
             raise ConfigError(f"{name} must be less than or equal to {most}")
+    least = "group.streams.min.task.offset.interval.ms"
+    if values[STREAMS_OFFSETS] < broker.number(least):
+        raise ConfigError(f"{STREAMS_OFFSETS} must be greater than or equal to {least}")
+    tags = str(given.get(STREAMS_TAGS, "")).split(",")
+    if len(set(tags)) < len(tags):
+        raise ConfigError(f"{STREAMS_TAGS} must not contain duplicate tag keys.")
     most = "group.streams.max.standby.replicas"
     if values[STREAMS_STANDBYS] > broker.number(most):
         raise ConfigError(f"{STREAMS_STANDBYS} must be less than or equal to {most}")
@@ -93,5 +105,9 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
 
 
 def group_text(config: BrokerConfig, group_id: str, name: str) -> str:
-    """The text that is set for one group under the name of a group's setting, else the default of that setting."""
-    return str(config.groups.get(group_id, {}).get(name, GROUP_SETTINGS[name].default))
+    """The text that is set for one group under the name of a group's setting, else the broker's, else the default."""
+    found = config.groups.get(group_id, {}).get(name)
+    if found is None:
+        of_broker = f"group.{name}"
+        found = config.value(of_broker) if of_broker in BY_NAME else GROUP_SETTINGS[name].default
+    return str(found)

@@ -205,6 +205,15 @@ SETTINGS: tuple[Setting, ...] = (
     int_setting(
         "group.streams.initial.rebalance.delay.ms", 3_000, "how long an empty streams group waits for members", low=0
     ),
+    int_setting("group.streams.task.offset.interval.ms", 60_000, "how often such members send task offsets", low=1),
+    int_setting("group.streams.min.task.offset.interval.ms", 15_000, "shortest such interval", low=1),
+    long_setting("group.streams.acceptable.recovery.lag", 10_000, "lag of a warm-up task that is caught up", low=0),
+    Setting(
+        name="group.streams.rack.aware.assignment.tags",
+        default="",
+        doc="client tags that each member of a streams group must have",
+        kind="list",
+    ),
     Setting(
         name="group.coordinator.rebalance.protocols",
         default="classic,consumer,streams",

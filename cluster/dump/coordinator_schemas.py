@@ -38,6 +38,9 @@ _MEMBER = Struct("Member", _strings("groupId", "memberId"))
 _OFFSET_KEY = Struct("OffsetCommitKey", (*_strings("group", "topic"), field("partition", "int32")))
 _PARTITIONS = field("partitions", Many("int32"))
 _TOPIC_PARTITIONS = Struct("TopicPartitions", (field("topicId", "uuid"), _PARTITIONS))
+_TOPIC_PARTITIONS_SINCE = Struct(
+    "TopicPartitions", (field("topicId", "uuid"), _PARTITIONS, _tagged("assignmentEpochs", Many("int32"), 0, []))
+)
 _MEMBER_EPOCHS = (field("memberEpoch", "int32"), field("previousMemberEpoch", "int32"), field("state", "int8"))
 _ASSIGNED = field("assignedPartitions", Many(_TOPIC_PARTITIONS))
 _TARGET = field("topicPartitions", Many(_TOPIC_PARTITIONS))
@@ -132,8 +135,8 @@ _CONSUMER: dict[int, Struct] = {
     8: _value(
         "ConsumerGroupCurrentMemberAssignmentValue",
         *_MEMBER_EPOCHS,
-        _ASSIGNED,
-        field("partitionsPendingRevocation", Many(_TOPIC_PARTITIONS)),
+        field("assignedPartitions", Many(_TOPIC_PARTITIONS_SINCE)),
+        field("partitionsPendingRevocation", Many(_TOPIC_PARTITIONS_SINCE)),
     ),
     16: _value(
         "ConsumerGroupRegularExpressionValue",

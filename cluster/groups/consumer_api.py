@@ -233,7 +233,7 @@ def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: 
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.topics,
         subscribed_topic_regex=metadata.regex or "",
-        assignment=s.Assignment(topic_partitions=rows_with_names(s, member.current.assigned, view)),
+        assignment=s.Assignment(topic_partitions=rows_with_names(s, by_topic_id(member.held()), view)),
         target_assignment=s.Assignment(topic_partitions=rows_with_names(s, target, view)),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
@@ -242,7 +242,7 @@ def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: 
 def _assigned_topics(data: GroupData, view: TopicView) -> Iterable[str]:
     """The topics that members have, or shall have."""
     for member in data.members.values():
-        for topic_id in (*member.current.assigned, *data.target(member.member_id)):
+        for topic_id in (*member.current.assigned, *member.current.revoking, *data.target(member.member_id)):
             name = view.topic_name(topic_id)
             if name is not None:
                 yield name

@@ -5,7 +5,7 @@ May fail: RecordFormatError, as `coordinators/flexible_fields.py` says, and for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ..coordinators import RecordFormatError
@@ -14,6 +14,8 @@ from ..host.seam import Buffer
 from ..wire.topic_ids import UUID
 
 T = TypeVar("T")
+EPOCHS_TAG = 0
+"""Behind the partitions of a topic that a member has: the epoch in which it got each of them."""
 
 
 def encode_key(kind: int, group_id: str, name: str | None) -> bytes:
@@ -25,15 +27,27 @@ def encode_key(kind: int, group_id: str, name: str | None) -> bytes:
     return out.bytes()
 
 
-def write_partitions(out: FlexibleWriter, partitions: Mapping[UUID, frozenset[int]]) -> None:
-    """Partitions by topic id, sorted."""
+def write_partitions(
+    out: FlexibleWriter,
+    partitions: Mapping[UUID, frozenset[int]],
+    epochs: Mapping[tuple[UUID, int], int] | None = None,
+) -> None:
+    """Partitions by topic id, sorted; with the epoch of each one where there are `epochs`."""
     out.size(len(partitions))
     for topic_id, numbers in sorted(partitions.items()):
         out.raw(topic_id.bytes)
         out.size(len(numbers))
         for number in sorted(numbers):
             out.i32(number)
-        out.tags()
+        out.tags([] if epochs is None else [(EPOCHS_TAG, _epochs_of(epochs, topic_id, numbers))])
+
+
+def _epochs_of(epochs: Mapping[tuple[UUID, int], int], topic_id: UUID, numbers: frozenset[int]) -> bytes:
+    out = FlexibleWriter()
+    out.size(len(numbers))
+    for number in sorted(numbers):
+        out.i32(epochs[topic_id, number])
+    return out.bytes()
 
 
 def read_value(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T | None:
@@ -47,13 +61,32 @@ def read_value(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T
     return decode(reader)
 
 
-def read_partitions(reader: FlexibleReader) -> dict[UUID, frozenset[int]]:
-    """The inverse of `write_partitions`; a topic without partitions is left out."""
+def read_partitions(
+    reader: FlexibleReader, epochs: dict[tuple[UUID, int], int] | None = None, otherwise: int = 0
+) -> dict[UUID, frozenset[int]]:
+    """The inverse of `write_partitions`; a topic without partitions is left out.
+
+    Adds the epoch of each partition to `epochs`; `otherwise` where the record does not say one for each.
+    """
     found: dict[UUID, frozenset[int]] = {}
     for _ in range(reader.size()):
         topic_id = UUID(bytes=reader.raw(16))
-        numbers = frozenset(reader.i32() for _ in range(reader.size()))
-        reader.tags()
+        numbers = [reader.i32() for _ in range(reader.size())]
+        tagged = reader.tags().get(EPOCHS_TAG)
+        if epochs is not None:
+            epochs.update(_read_epochs(topic_id, numbers, tagged, otherwise))
         if numbers:
-            found[topic_id] = numbers
+            found[topic_id] = frozenset(numbers)
     return found
+
+
+def _read_epochs(
+    topic_id: UUID, numbers: list[int], tagged: bytes | None, otherwise: int
+) -> Iterable[tuple[tuple[UUID, int], int]]:
+    known: list[int] = []
+    if tagged is not None:
+        reader = FlexibleReader(tagged)
+        known = [reader.i32() for _ in range(reader.size())]
+    if len(known) != len(numbers):
+        known = [otherwise] * len(numbers)
+    return [((topic_id, number), epoch) for number, epoch in zip(numbers, known, strict=True)]

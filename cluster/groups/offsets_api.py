@@ -76,7 +76,12 @@ class OffsetsApi:
             self._respond_to_commit(request, body, errors)
             return
         try:
-            accepted = [tp for known, (tp, _) in zip(errors, rows, strict=True) if known is ErrorCode.none]
+            # as in Kafka, a member's epoch is not checked for an offset that is refused in any case
+            accepted = [
+                tp
+                for known, (tp, row) in zip(errors, rows, strict=True)
+                if not (known or check_metadata(self._service, row))
+            ]
             shard, hosted = self._committer(body, request.version, accepted)
         except KafkaError as error:
             self._respond_to_commit(request, body, [known or error.code for known in errors])
@@ -103,7 +108,8 @@ class OffsetsApi:
         if hosted.share is not None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
         if hosted.consumer is not None:
-            check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version)
+            named = [(self._service.cache.topic_id(tp.topic), tp.partition) for tp in partitions]
+            check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version, named)
             return shard, hosted
         if hosted.streams is not None:
             check_streams_commit(hosted.streams.data, body.group_id, body.member_id, generation, version, partitions)

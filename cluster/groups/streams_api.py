@@ -1,9 +1,10 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe: requests, and their responses.
+"""StreamsGroupHeartbeat, StreamsGroupDescribe, StreamsGroupTopologyDescriptionUpdate: requests and responses.
 
 Owns: the translation between the protocol and the operations of `StreamsGroup`. The response to a heartbeat that
 changed the group leaves once its records are in the log. A heartbeat also has the broker create internal topics that
-are missing, if its sender may create them. May fail: KafkaError only, which becomes the error of the response, with its
-message.
+are missing, if its sender may create them. There is no plugin for descriptions of topologies (KIP-1331): no member is
+asked for one, and each that is sent is refused with UNSUPPORTED_VERSION, as in Kafka without a plugin. May fail:
+KafkaError only, which becomes the error of the response, with its message.
 
 Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupCoordinatorService, StreamsGroup.asDescribedGroup.
 """
@@ -27,7 +28,15 @@ from .streams.group_state import Draft
 from .streams.heartbeats import Moment, heartbeat, leave
 from .streams.internal_topics import ConfiguredTopology, Status, StatusCode
 from .streams.members import JOIN_EPOCH, Endpoint, StreamsMember
-from .streams.requests import HeartbeatRequest, HeartbeatResult, check_request, check_topics, names_of
+from .streams.requests import (
+    NO_OFFSETS,
+    HeartbeatRequest,
+    HeartbeatResult,
+    TaskOffsets,
+    check_request,
+    check_topics,
+    names_of,
+)
 from .streams.streams_group import StreamsGroup
 from .streams.tasks import TaskId, Tasks, TaskSets, by_subtopology
 from .streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology, topology
@@ -37,6 +46,12 @@ if TYPE_CHECKING:
     from ..wire.request import Request
 
 FAILURES_NAMED_MOST = 3
+LAG_FROM = 1
+"""In version 0 the field of the acceptable lag is not used any more."""
+NOT_REQUESTED, NOT_STORED = 0, 1
+"""Statuses of a description: the others are those of a plugin."""
+NO_PLUGIN = "The broker has no streams group topology description plugin configured."
+ASSIGNOR = "sticky"
 UNDESCRIBABLE = "The described group uses topics that the client is not authorized to describe."
 
 
@@ -50,7 +65,7 @@ class StreamsApi:
     # ---- StreamsGroupHeartbeat ---------------------------------------------------------------------
 
     def streams_group_heartbeat(self, request: Request) -> None:
-        """StreamsGroupHeartbeat v0."""
+        """StreamsGroupHeartbeat v0 and v1."""
         asked = _request_of(request)
         s = messages.response(request)
 
@@ -163,7 +178,7 @@ class StreamsApi:
     # ---- StreamsGroupDescribe ----------------------------------------------------------------------
 
     def streams_group_describe(self, request: Request) -> None:
-        """StreamsGroupDescribe v0."""
+        """StreamsGroupDescribe v0 and v1."""
         body = request.decode()
         s = messages.response(request)
         groups = tuple(self._described(s, request, body, group_id) for group_id in body.group_ids)
@@ -195,9 +210,26 @@ class StreamsApi:
             group_epoch=data.epoch,
             assignment_epoch=data.target_epoch,
             topology=_described_topology(s, group),
+            topology_description_status=NOT_STORED if _wants_description(body) else NOT_REQUESTED,
+            assignor_name=ASSIGNOR,
             members=tuple(_described_member(s, row, group) for row in data.members.values()),
             authorized_operations=authorized_operations(request, body, group_id, ErrorCode.none),
         )
+
+    # ---- StreamsGroupTopologyDescriptionUpdate -----------------------------------------------------
+
+    def streams_group_topology_description_update(self, request: Request) -> None:
+        """StreamsGroupTopologyDescriptionUpdate v0: refused, because there is no plugin."""
+        body = request.decode()
+        s = messages.response(request)
+        code, text = ErrorCode.unsupported_version, None
+        if self._service.serves_streams:
+            try:
+                request.require(Operation.READ, ResourceType.GROUP, body.group_id)
+                text = NO_PLUGIN
+            except KafkaError as error:
+                code = error.code
+        request.respond(s.StreamsGroupTopologyDescriptionUpdateResponse(error_code=code, error_message=text))
 
 
 # ---- requests ------------------------------------------------------------------------------------
@@ -229,9 +261,18 @@ def _request_of(request: Request) -> HeartbeatRequest:
         process_id=body.process_id,
         endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=None if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
-        has_offsets=body.task_offsets is not None or body.task_end_offsets is not None,
+        offsets=TaskOffsets(_offsets_of(body.task_offsets), _offsets_of(body.task_end_offsets)),
         shutdown=body.shutdown_application,
+        version=request.version,
     )
+
+
+def _offsets_of(rows: Iterable[Any] | None) -> tuple[tuple[str, int, int], ...] | None:
+    return None if rows is None else tuple((row.subtopology_id, row.partition, row.offset) for row in rows)
+
+
+def _wants_description(body: Any) -> bool:
+    return bool(getattr(body, "include_topology_description", False))
 
 
 def _tasks_of(rows: Iterable[Any] | None) -> Tasks:
@@ -285,6 +326,8 @@ def _response(s: Any, result: HeartbeatResult, statuses: Iterable[Status]) -> An
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval=messages.milliseconds(result.interval_ms),
+        task_offset_interval=messages.milliseconds(result.offsets_ms),
+        acceptable_recovery_lag=result.acceptable_lag if s.version >= LAG_FROM else 0,
         status=tuple(s.Status(status_code=int(row.code), status_detail=row.detail) for row in statuses),
         active_tasks=None if held is None else _rows(s, held.active),
         standby_tasks=None if held is None else _rows(s, held.standby),
@@ -357,6 +400,7 @@ def _described_member(s: Any, member: StreamsMember, group: StreamsGroup) -> Any
     metadata, held = member.metadata, member.current.assigned
     target = group.data.target(member.member_id)
     endpoint = metadata.endpoint
+    offsets = group.known.offsets.get(member.member_id, NO_OFFSETS)
     return s.Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -368,9 +412,17 @@ def _described_member(s: Any, member: StreamsMember, group: StreamsGroup) -> Any
         process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else s.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=tuple(s.KeyValue(key=key, value=value) for key, value in metadata.client_tags),
+        task_offsets=_task_offsets(s, offsets.current),
+        task_end_offsets=_task_offsets(s, offsets.ends),
         assignment=_assignment(s, held.active, held.standby, held.warmup),
         target_assignment=_assignment(s, target.active, target.standby, target.warmup),
         is_classic=False,
+    )
+
+
+def _task_offsets(s: Any, rows: Iterable[tuple[str, int, int]] | None) -> tuple[Any, ...]:
+    return tuple(
+        s.TaskOffset(subtopology_id=name, partition=partition, offset=offset) for name, partition, offset in rows or ()
     )
 
 

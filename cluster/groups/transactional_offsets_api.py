@@ -102,7 +102,11 @@ class TransactionalOffsetsApi:
             return
         try:
             await self._verify(body, request.version)
-            accepted = [tp for known, (tp, _) in zip(refused, rows, strict=True) if known is ErrorCode.none]
+            accepted = [
+                tp
+                for known, (tp, row) in zip(refused, rows, strict=True)
+                if not (known or check_metadata(self._service, row))
+            ]
             shard, hosted = self._committer(body, request.version, accepted)
         except KafkaError as error:
             self._respond(request, body, [known or error.code for known in refused])
@@ -150,19 +154,20 @@ class TransactionalOffsetsApi:
         instance = getattr(body, "group_instance_id", None)
         if hosted.share is not None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
-        if hosted.consumer is not None:
-            data = hosted.consumer.data
-            try:
-                check_transactional(data, body.group_id, member_id, instance, generation)
-            except KafkaError as refused:
-                if refused.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
-                    raise KafkaError(ErrorCode.illegal_generation) from None
-                raise
-            return shard, hosted
-        if hosted.streams is not None:
-            data_of_streams, member = hosted.streams.data, (member_id, instance)
-            check_streams_transactional(data_of_streams, body.group_id, member, generation, partitions)
-            return shard, hosted
+        try:
+            if hosted.consumer is not None:
+                named = [(self._service.cache.topic_id(tp.topic), tp.partition) for tp in partitions]
+                data, member = hosted.consumer.data, (member_id, instance)
+                check_transactional(data, body.group_id, member, generation, named)
+                return shard, hosted
+            if hosted.streams is not None:
+                data_of_streams, member = hosted.streams.data, (member_id, instance)
+                check_streams_transactional(data_of_streams, body.group_id, member, generation, partitions)
+                return shard, hosted
+        except KafkaError as refused:
+            if refused.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
+                raise KafkaError(ErrorCode.illegal_generation) from None
+            raise
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:
             raise KafkaError(error)

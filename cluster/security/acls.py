@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
 from ..authorizer import CLUSTER, Operation, ResourceType
@@ -22,11 +23,13 @@ __all__ = [
     "Acl",
     "AclEntry",
     "AclFilter",
+    "AddressRange",
     "PatternType",
     "Permission",
     "ResourcePattern",
     "check_acl",
     "kafka_name",
+    "range_of",
 ]
 
 WILDCARD = "*"
@@ -137,6 +140,9 @@ class AclFilter:
         )
 
 
+AddressRange = IPv4Network | IPv6Network
+
+
 def check_acl(acl: Acl) -> None:
     """KafkaError(invalid_request) for an ACL that cannot be created."""
     pattern, entry = acl
@@ -159,6 +165,19 @@ def check_acl(acl: Acl) -> None:
         )
     if not entry.host:
         raise _invalid("Host pattern cannot be null or empty")
+    if "/" in entry.host and range_of(entry.host) is None:
+        raise _invalid(f"Invalid CIDR notation '{entry.host}': expected an address and a number of bits, as 10.0.0.0/8")
+
+
+def range_of(host: str) -> AddressRange | None:
+    """The addresses of an ACL such as `10.0.0.0/8` (CIDR); None for any other host."""
+    _, slash, length = host.partition("/")
+    if not slash or not (length.isascii() and length.isdigit()):
+        return None
+    try:
+        return ip_network(host, strict=False)
+    except ValueError:
+        return None
 
 
 def _invalid(message: str) -> KafkaError:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ..authorizer import Operation, Principal, Resource, ResourceType
 from ..config import BrokerConfig
-from .acls import ANYONE, WILDCARD, Acl, AclEntry, PatternType, Permission, ResourcePattern
+from .acls import ANYONE, WILDCARD, Acl, AclEntry, AddressRange, PatternType, Permission, ResourcePattern, range_of
 
 __all__ = ["ALLOWED_BY", "StandardAuthorizer", "authorizer_of"]
 
@@ -73,6 +73,8 @@ class StandardAuthorizer:
         self._rules: dict[ResourcePattern, _Rules] = {}
         self._prefix_lengths: dict[ResourceType, dict[int, int]] = {}
         """Resource type → length of a prefixed pattern → how many patterns have it."""
+        self._ranges: dict[str, AddressRange] = {}
+        """The ranges of addresses that an ACL has named so far, by their text."""
 
     # ------------------------------------------------------------------ ACLs
 
@@ -94,6 +96,7 @@ class StandardAuthorizer:
     def replace(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Give a pattern these ACLs in place of those that it has."""
         kept = tuple(sorted(set(entries)))
+        self._ranges.update((str(found), found) for row in kept if (found := range_of(row.host)) is not None)
         known = self._rules.pop(pattern, None)
         if kept:
             self._rules[pattern] = _Rules(kept, _questions(kept, Permission.ALLOW), _questions(kept, Permission.DENY))
@@ -111,8 +114,9 @@ class StandardAuthorizer:
         return False
 
     def _allows(self, who: str, host: str, operation: Operation, resource: Resource) -> bool:
-        allowing = _asked(who, host, (operation, Operation.ALL, *ALLOWED_BY.get(operation, ())))
-        denying = _asked(who, host, (operation, Operation.ALL))
+        hosts = self._hosts(host)
+        allowing = _asked(who, hosts, (operation, Operation.ALL, *ALLOWED_BY.get(operation, ())))
+        denying = _asked(who, hosts, (operation, Operation.ALL))
         found = allowed = False
         for rules in self._of(resource):
             found = True
@@ -128,7 +132,7 @@ class StandardAuthorizer:
         """
         if self.authorize(principal, host, operation, Resource(kind, _A_NAME)):
             return True
-        asked = _asked(str(principal), host, (operation, Operation.ALL))
+        asked = _asked(str(principal), self._hosts(host), (operation, Operation.ALL))
         mine = {row: rules for row, rules in self._rules.items() if row.type is kind}
         denied = {row for row, rules in mine.items() if not rules.denied.isdisjoint(asked)}
         everything = ResourcePattern(kind, WILDCARD)
@@ -136,6 +140,16 @@ class StandardAuthorizer:
             return False
         allowed = [row for row, rules in mine.items() if not rules.allowed.isdisjoint(asked)]
         return everything in allowed or any(not _is_dominated(row, denied) for row in allowed)
+
+    def _hosts(self, host: str) -> tuple[str, ...]:
+        """The hosts of ACLs that match an address."""
+        if not self._ranges:
+            return host, WILDCARD
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return host, WILDCARD
+        return host, WILDCARD, *(text for text, found in self._ranges.items() if address in found)
 
     def _is_super_user(self, principal: Principal) -> bool:
         return principal.is_broker or str(principal) in self._super_users
@@ -155,10 +169,10 @@ class StandardAuthorizer:
 
 
 @lru_cache(maxsize=4_096)
-def _asked(principal: str, host: str, operations: tuple[Operation, ...]) -> frozenset[Question]:
+def _asked(principal: str, hosts: tuple[str, ...], operations: tuple[Operation, ...]) -> frozenset[Question]:
     """The ACLs that one of `operations` matches."""
     return frozenset(
-        (who, where, operation) for who in (principal, ANYONE) for where in (host, WILDCARD) for operation in operations
+        (who, where, operation) for who in (principal, ANYONE) for where in hosts for operation in operations
     )
 
 
@@ -169,7 +183,10 @@ def _questions(entries: Iterable[AclEntry], permission: Permission) -> frozenset
 
 
 def _address(host: str) -> str:
-    """The IP address of an ACL as links write it: Java writes IPv6 without `::`."""
+    """The IP address of an ACL as links write it, or its range: Java writes IPv6 without `::`."""
+    found = range_of(host)
+    if found is not None:
+        return str(found)
     try:
         return str(ip_address(host))
     except ValueError:

@@ -26,7 +26,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..errors import WireError
-from .decoding import EPOCH, WireReader, neutral, reader
+from .decoding import EPOCH, WireReader, field_shape, neutral, reader
 from .internal import INTERNAL
 from .kio_imports import (
     KioIndexError,
@@ -243,18 +243,24 @@ class Schema:
 
 def _classes(top: Any) -> dict[str, Any]:
     """Returns the entity classes that `top` consists of, by name, `top` included."""
-    module = vars(sys.modules[top.__module__])
     if (top.__api_key__, top.__version__) in OWN:
-        return {
-            name: value
-            for name, value in module.items()
-            if getattr(value, "__api_key__", None) == top.__api_key__ and dataclasses.is_dataclass(value)
-        }
+        found: dict[str, Any] = {}
+        _collect(top, found)
+        return found
     return {
         name: value
-        for name, value in module.items()
+        for name, value in vars(sys.modules[top.__module__]).items()
         if dataclasses.is_dataclass(value) and value.__module__ == top.__module__
     }
+
+
+def _collect(entity_type: Any, found: dict[str, Any]) -> None:
+    """Add a class and those of its fields, each by its name; a message has no two classes of one name."""
+    found[entity_type.__name__] = entity_type
+    for field in dataclasses.fields(entity_type):
+        inner, _, _ = field_shape(field.type)
+        if dataclasses.is_dataclass(inner):
+            _collect(inner, found)
 
 
 @cache

@@ -1,7 +1,9 @@
 """Versions of requests that Apache Kafka 4.4 has and kio has no schema for, as kio entities.
 
-Owns: ApiVersions v5 (KIP-1242), TxnOffsetCommit v6 (KIP-1319), DescribeLogDirs v5 (KIP-1066) and DeleteGroups v3. The
-fields have the names and the order of Kafka's message files; all four are flexible.
+Owns: ApiVersions v5 (KIP-1242), TxnOffsetCommit v6 (KIP-1319), DescribeLogDirs v5 (KIP-1066), DeleteGroups v3,
+StreamsGroupHeartbeat and StreamsGroupDescribe v1, and StreamsGroupTopologyDescriptionUpdate v0 (KIP-1331, KIP-1357).
+The fields have the names and the order of Kafka's message files; all are flexible. What a message has in common with
+its version 0 are kio's classes of that version.
 
 This module must not postpone the evaluation of annotations: kio reads the field types at run time.
 """
@@ -10,12 +12,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from .kio_imports import EntityType, ErrorCode, RequestHeader, ResponseHeader
+from .kio_imports import (
+    EntityType,
+    ErrorCode,
+    RequestHeader,
+    ResponseHeader,
+    streams_describe_request_v0,
+    streams_describe_v0,
+    streams_heartbeat_request_v0,
+    streams_heartbeat_v0,
+)
 from .topic_ids import UUID
 
 __all__ = ["NEWER"]
 
 # kio's field metadata: the wire type, and the tag of a tagged field.
+_I8 = {"kafka_type": "int8"}
 _I16 = {"kafka_type": "int16"}
 _I32 = {"kafka_type": "int32"}
 _I64 = {"kafka_type": "int64"}
@@ -279,10 +291,154 @@ class DeleteGroupsResponse(_DeleteGroups):
     results: tuple[DeletableGroupResult, ...]
 
 
+class _StreamsHeartbeat(_Entity):
+    __slots__ = ()
+    __api_key__: ClassVar[Any] = 88
+    __version__: ClassVar[Any] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupHeartbeatRequest(streams_heartbeat_request_v0.StreamsGroupHeartbeatRequest):
+    """As version 0; its sender knows the later response."""
+
+    __version__: ClassVar[Any] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupHeartbeatResponse(_StreamsHeartbeat):
+    """What a member does next, and whether it must send the description of its topology."""
+
+    __type__: ClassVar = EntityType.response
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: timedelta = field(metadata=_TIME)
+    error_code: ErrorCode = field(metadata=_ERROR)
+    error_message: str | None = field(metadata=_TEXT, default=None)
+    member_id: str = field(metadata=_TEXT)
+    member_epoch: int = field(metadata=_I32)
+    heartbeat_interval: timedelta = field(metadata=_TIME)
+    task_offset_interval: timedelta = field(metadata=_TIME)
+    acceptable_recovery_lag: int = field(metadata=_I64, default=-1)
+    status: tuple[streams_heartbeat_v0.Status, ...] | None
+    active_tasks: tuple[streams_heartbeat_v0.TaskIds, ...] | None
+    standby_tasks: tuple[streams_heartbeat_v0.TaskIds, ...] | None
+    warmup_tasks: tuple[streams_heartbeat_v0.TaskIds, ...] | None
+    topology_description_required: bool = field(metadata=_BOOL, default=False)
+    endpoint_information_epoch: int = field(metadata=_I32)
+    partitions_by_user_endpoint: tuple[streams_heartbeat_v0.EndpointToPartitions, ...] | None
+
+
+class _Description(_Entity):
+    """Of StreamsGroupTopologyDescriptionUpdate v0, and of StreamsGroupDescribe v1, which has the same fields."""
+
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __api_key__: ClassVar[Any] = 93
+    __version__: ClassVar[Any] = 0
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescriptionNode(_Description):
+    """A source, processor or sink."""
+
+    name: str = field(metadata=_TEXT)
+    node_type: int = field(metadata=_I8)
+    source_topics: tuple[str, ...] = field(metadata=_TEXT, default=())
+    sink_topic: str | None = field(metadata=_TEXT, default=None)
+    stores: tuple[str, ...] = field(metadata=_TEXT, default=())
+    successors: tuple[str, ...] = field(metadata=_TEXT, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescriptionSubtopology(_Description):
+    """The nodes of a subtopology."""
+
+    subtopology_id: str = field(metadata=_TEXT)
+    nodes: tuple[TopologyDescriptionNode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescriptionGlobalStore(_Description):
+    """A global store, and what writes it."""
+
+    source: TopologyDescriptionNode
+    processor: TopologyDescriptionNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescription(_Description):
+    """What an application does, as its topology names it."""
+
+    subtopologies: tuple[TopologyDescriptionSubtopology, ...]
+    global_stores: tuple[TopologyDescriptionGlobalStore, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupDescribeRequest(streams_describe_request_v0.StreamsGroupDescribeRequest):
+    """The groups, and whether their descriptions of topologies are wanted."""
+
+    __version__: ClassVar[Any] = 1
+    include_topology_description: bool = field(metadata=_BOOL, default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup(streams_describe_v0.DescribedGroup):
+    """A group, with the status of its description and its assignor."""
+
+    __version__: ClassVar[Any] = 1
+    topology_description: TopologyDescription | None = field(default=None)
+    topology_description_status: int = field(metadata=_I8, default=0)
+    assignor_name: str | None = field(metadata=_TEXT, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupDescribeResponse(_Entity):
+    """The groups."""
+
+    __api_key__: ClassVar[Any] = 89
+    __version__: ClassVar[Any] = 1
+    __type__: ClassVar = EntityType.response
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: timedelta = field(metadata=_TIME)
+    groups: tuple[DescribedGroup, ...]
+
+
+class _DescriptionUpdate(_Entity):
+    __slots__ = ()
+    __api_key__: ClassVar[Any] = 93
+    __version__: ClassVar[Any] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupTopologyDescriptionUpdateRequest(_DescriptionUpdate):
+    """A member sends the description of its topology."""
+
+    __type__: ClassVar = EntityType.request
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    group_id: str = field(metadata=_TEXT)
+    member_id: str = field(metadata=_TEXT)
+    topology_epoch: int = field(metadata=_I32)
+    topology_description: TopologyDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupTopologyDescriptionUpdateResponse(_DescriptionUpdate):
+    """Whether a plugin has stored it."""
+
+    __type__: ClassVar = EntityType.response
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    throttle_time: timedelta = field(metadata=_TIME)
+    error_code: ErrorCode = field(metadata=_ERROR)
+    error_message: str | None = field(metadata=_TEXT, default=None)
+
+
 NEWER: dict[tuple[int, int], tuple[type[Any], type[Any]]] = {
     (18, 5): (ApiVersionsRequest, ApiVersionsResponse),
     (28, 6): (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     (35, 5): (DescribeLogDirsRequest, DescribeLogDirsResponse),
     (42, 3): (DeleteGroupsRequest, DeleteGroupsResponse),
+    (88, 1): (StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse),
+    (89, 1): (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+    (93, 0): (StreamsGroupTopologyDescriptionUpdateRequest, StreamsGroupTopologyDescriptionUpdateResponse),
 }
 """Maps (API key, version) to the classes of the request and of the response."""

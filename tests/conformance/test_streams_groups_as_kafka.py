@@ -1,4 +1,4 @@
-"""Streams groups answer each heartbeat as those of Apache Kafka 4.2 (G2, KIP-1071).
+"""Streams groups answer each heartbeat as those of Apache Kafka 4.4 (G2, KIP-1071).
 
 Each script sends requests and notes the answers, which `kafka_files/streams_answers.json` has from Apache Kafka
 (`support/group_scripts.py`).
@@ -57,6 +57,20 @@ class RawStreamsGroup(RawGroup):
 
     def beat(self, member: str, epoch: int, *, owned: Tasks | None = None, **more: Any) -> tuple[Any, ...]:
         """Error, message, epoch, statuses, active and standby tasks, endpoint epoch, endpoints."""
+        answer = self.heard(member, epoch, 0, owned=owned, **more)
+        return (
+            answer.error_code,
+            answer.error_message,
+            answer.member_epoch,
+            None if answer.status is None else [[row.status_code, row.status_detail] for row in answer.status],
+            _tasks(answer.active_tasks),
+            _tasks(answer.standby_tasks),
+            answer.endpoint_information_epoch,
+            _endpoints(answer.partitions_by_user_endpoint),
+        )
+
+    def heard(self, member: str, epoch: int, version: int, *, owned: Tasks | None = None, **more: Any) -> Any:
+        """The response to a heartbeat of a version."""
         tasks = None
         if owned is not None:
             tasks = tuple({"subtopology_id": name, "partitions": tuple(numbers)} for name, numbers in owned.items())
@@ -71,32 +85,67 @@ class RawStreamsGroup(RawGroup):
             "task_offsets": None,
             "task_end_offsets": None,
         }
-        answer = self.ask(
+        return self.ask(
             ApiKey.STREAMS_GROUP_HEARTBEAT,
-            0,
+            version,
             **{**fields, "group_id": self.name, "member_id": member, "member_epoch": epoch, **more},
-        )
-        return (
-            answer.error_code,
-            answer.error_message,
-            answer.member_epoch,
-            None if answer.status is None else [[row.status_code, row.status_detail] for row in answer.status],
-            _tasks(answer.active_tasks),
-            _tasks(answer.standby_tasks),
-            answer.endpoint_information_epoch,
-            _endpoints(answer.partitions_by_user_endpoint),
         )
 
     def enter(self, member: str, **more: Any) -> tuple[Any, ...]:
         """A heartbeat that joins."""
-        fields: dict[str, Any] = {
+        return self.beat(member, 0, **{**self.joining(member), **more})
+
+    def joining(self, member: str) -> dict[str, Any]:
+        """The fields of a heartbeat that joins."""
+        return {
             "owned": {},
             "rebalance_timeout": messages.milliseconds(60_000),
             "topology": self.topology(),
             "process_id": f"process-{member}",
             "client_tags": (),
         }
-        return self.beat(member, 0, **{**fields, **more})
+
+    def settings_of(self, answer: Any) -> tuple[Any, ...]:
+        """What a response says besides tasks: error, epoch, status codes and texts, times, lag, flag."""
+        return (
+            answer.error_code,
+            answer.error_message,
+            answer.member_epoch,
+            [[row.status_code, row.status_detail] for row in answer.status],
+            messages.to_milliseconds(answer.heartbeat_interval),
+            messages.to_milliseconds(answer.task_offset_interval),
+            answer.acceptable_recovery_lag,
+            getattr(answer, "topology_description_required", None),
+        )
+
+    def described(self, version: int, **more: Any) -> tuple[Any, ...]:
+        """What StreamsGroupDescribe says of descriptions, the assignor, and offsets of tasks."""
+        (row,) = self.ask(ApiKey.STREAMS_GROUP_DESCRIBE, version, group_ids=(self.name,), **more).groups
+        return (
+            row.error_code,
+            row.group_epoch,
+            getattr(row, "topology_description", None),
+            getattr(row, "topology_description_status", None),
+            getattr(row, "assignor_name", None),
+            [
+                [(part.subtopology_id, part.partition, part.offset) for part in rows]
+                for member in row.members
+                for rows in (member.task_offsets, member.task_end_offsets)
+            ],
+        )
+
+    def update(self, member: str, epoch: int, name: str | None = None) -> tuple[Any, ...]:
+        """The answer to a description of the topology."""
+        description = {"subtopologies": (), "global_stores": ()}
+        answer = self.ask(
+            ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+            0,
+            group_id=self.name if name is None else name,
+            member_id=member,
+            topology_epoch=epoch,
+            topology_description=description,
+        )
+        return answer.error_code, answer.error_message
 
     def streams(self) -> tuple[Any, ...]:
         """The group as StreamsGroupDescribe shows it."""
@@ -203,14 +252,14 @@ def heartbeats_that_are_refused(script: Groups) -> None:
     note("no group", group.beat("a", 1))
     note("an unknown member leaves", group.beat("a", -1))
     note("no member id", group.enter(""))
-    note("static", group.enter("a", instance_id="i"))
     note("no topology", group.enter("a", topology=None))
     note("no timeout", group.enter("a", rebalance_timeout=messages.milliseconds(-1)))
     note("tasks", group.enter("a", owned={"0": [1]}))
     note("some kinds", group.enter("a", standby_tasks=None))
     note("epoch", group.beat("a", -3))
     note("static leave", group.beat("a", -2))
-    note("offsets", group.enter("a", task_offsets=()))
+    twice = ({"subtopology_id": "0", "partition": 1, "offset": 5},) * 2
+    note("offsets of a task twice", group.enter("a", task_offsets=twice))
     note("regex", group.enter("a", topology=group.topology(source_topic_regex=("x",))))
     note("internal", group.enter("a", topology=group.topology(source_topics=("__consumer_offsets",))))
     note("name", group.enter("a", topology=group.topology(source_topics=("a b",))))
@@ -273,11 +322,42 @@ def a_member_that_loses_a_response(script: Groups) -> None:
     note("described", group.streams())
 
 
+def later_versions(script: Groups) -> None:
+    """Nothing is stored of a topology's description, because there is no plugin (KIP-1331)."""
+    group, note = script.group, script.note
+    note("enters", group.settings_of(group.heard("a", 0, 1, **group.joining("a"))))
+    until(lambda: group.beat("a", 2, owned={})[3] == [], "the internal topics are there")
+    note("v0", group.settings_of(group.heard("a", 3, 0)))
+    rows = tuple({"subtopology_id": "0", "partition": number, "offset": 7 - number} for number in (2, 1))
+    note("v1 with offsets", group.settings_of(group.heard("a", 3, 1, task_offsets=rows)))
+    note("described", [group.described(0), group.described(1), group.described(1, include_topology_description=True)])
+    note("ends of offsets", group.settings_of(group.heard("a", 3, 1, task_end_offsets=rows[:1])))
+    note("described", group.described(1))
+    note("other offsets", group.settings_of(group.heard("a", 3, 1, task_offsets=(), task_end_offsets=None)))
+    note("described", group.described(1))
+    note("a task twice", group.settings_of(group.heard("a", 3, 1, task_end_offsets=rows[:1] * 2)))
+    note("updates", [group.update(member, epoch) for member in ("a", "x", "") for epoch in (0, 9)])
+    note("updates of others", [group.update("a", 0, name) for name in ("", "nothing")])
+    group.configure("streams.rack.aware.assignment.tags", "zone,cluster")
+    held = {"0": [0, 1, 2]}
+    until(lambda: group.beat("a", 3, owned=held)[2] == 4, "the setting begins another assignment")
+    for version in (0, 1):
+        note("no tags", group.settings_of(group.heard("a", 4, version, owned=held)))
+    tags = ({"key": "cluster", "value": "k"},)
+    note("one tag", group.settings_of(group.heard("a", 4, 1, owned=held, client_tags=tags)))
+    both = (*tags, {"key": "zone", "value": "z"})
+    note("both tags", group.settings_of(group.heard("a", 5, 1, owned=held, client_tags=both)))
+    note("leaves", group.settings_of(group.heard("a", -1, 1)))
+    note("described", group.described(1, include_topology_description=True))
+    note("unknown", group.settings_of(group.heard("a", 5, 1)))
+
+
 SCRIPTS: list[Callable[[Groups], None]] = [
     a_second_member_gets_what_the_first_gives_up,
     a_member_that_loses_a_response,
     heartbeats_that_are_refused,
     statuses_of_topologies_and_of_the_end_of_the_application,
+    later_versions,
 ]
 
 

@@ -128,7 +128,8 @@ def keep(shared: Path, run: int) -> None:
     settings = ["auto.create.topics.enable=false", "replica.lag.time.max.ms=30000"]
     settings += ["group.initial.rebalance.delay.ms=300", "group.min.session.timeout.ms=1000"]
     if SINCE_4_4:  # KIP-1263: else a target assignment is a second old before it is computed again
-        settings += ["group.consumer.assignment.interval.ms=0", "group.consumer.assignor.offload.enable=false"]
+        for kind in ("consumer", "streams", "share"):
+            settings += [f"group.{kind}.assignment.interval.ms=0", f"group.{kind}.assignor.offload.enable=false"]
     environment["KAFKA_SET"] = "\n".join([*settings, "broker.session.timeout.ms=6000"])
     up = subprocess.run(
         [TOOL, "up", str(folder), str(len(NODES))], env=environment, capture_output=True, text=True, check=False

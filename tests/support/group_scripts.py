@@ -1,4 +1,4 @@
-"""Scripts of requests to groups, whose answers are compared with those that Apache Kafka 4.2 gave to the same requests.
+"""Scripts of requests to groups, whose answers are compared with those that Apache Kafka 4.4 gave to the same requests.
 
 `check_answers` compares with a file of `conformance/kafka_files/`. HARROW_RECORD=1 beside HARROW_APACHE=1 writes the
 answers of Apache Kafka to that file.
@@ -15,10 +15,12 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from harrow.cluster.errors import ErrorCode
+from kafka_reference import VERSION
 from raw_groups import SUBSCRIBES_NOTHING, RawGroup
 from waiting import until
 
 FILES = Path(__file__).parents[1] / "conformance" / "kafka_files"
+RECORDED = "4.4.0"
 G = TypeVar("G", bound=RawGroup)
 
 
@@ -86,8 +88,7 @@ def check_answers(script: Script[Any], name: str, file_name: str) -> None:
     """The answers of a script must be those that the file has under its name."""
     file = FILES / file_name
     if script.kafka.name == "apache" and os.environ.get("HARROW_RECORD") == "1":
-        version = os.environ.get("KAFKA_VERSION", "4.2.0")
-        assert version == "4.2.0", f"the files have answers of Apache Kafka 4.2.0; KAFKA_VERSION is {version}"
+        assert VERSION == RECORDED, f"the files have answers of Apache Kafka {RECORDED}; KAFKA_VERSION is {VERSION}"
         known: dict[str, list[Any]] = json.loads(file.read_text()) if file.exists() else {}
         known[name] = script.notes
         rows = ",\n".join(

@@ -52,7 +52,14 @@ BILLS = {
 
 
 def streams_heartbeat(
-    bed: GroupTestBed, member_id: str, epoch: int, *, owned: Owned | None = None, group_id: str = GROUP, **more: Any
+    bed: GroupTestBed,
+    member_id: str,
+    epoch: int,
+    *,
+    owned: Owned | None = None,
+    group_id: str = GROUP,
+    version: int = 0,
+    **more: Any,
 ) -> Any:
     """The response to a StreamsGroupHeartbeat; `owned` are active tasks, without standbys."""
     tasks = None
@@ -73,7 +80,7 @@ def streams_heartbeat(
         "task_offsets": None,
         "task_end_offsets": None,
     }
-    return bed.send(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, **{**fields, **more}).response
+    return bed.send(ApiKey.STREAMS_GROUP_HEARTBEAT, version, **{**fields, **more}).response
 
 
 def streams_join(bed: GroupTestBed, member_id: str, **more: Any) -> Any:

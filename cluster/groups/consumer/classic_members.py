@@ -136,8 +136,9 @@ def _check_protocols(state: GroupData, request: JoinRequest) -> None:
 def _subscription(request: JoinRequest) -> Subscription:
     try:
         return decode_subscription(request.protocols[0].metadata)
-    except RecordFormatError as error:
-        raise KafkaError(ErrorCode.unknown_server_error, str(error)) from None
+    except RecordFormatError:
+        text = "Malformed embedded consumer protocol in subscription deserialization."
+        raise KafkaError(ErrorCode.inconsistent_group_protocol, text) from None
 
 
 def _member_of(draft: Draft, request: JoinRequest, member_id: str) -> ConsumerMember:

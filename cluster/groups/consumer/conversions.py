@@ -34,7 +34,7 @@ from .group_records import (
     TargetRecord,
 )
 from .group_state import GroupData
-from .members import CurrentAssignment, MemberMetadata
+from .members import CurrentAssignment, MemberMetadata, each
 from .subscriptions import TopicView, metadata_hash, partition_counts
 from .target_assignments import ConsumerLimits, ConsumerRules
 
@@ -86,10 +86,12 @@ def _converted(group: Group, member: Member, view: TopicView) -> tuple[str, Memb
     name = group.protocol_name
     subscription = decode_subscription(member.metadata(name) if name is not None else member.protocols[0].metadata)
     metadata = metadata_of(member, subscription)
+    assigned = to_ids(decode_assignment(member.assignment or b""), view)
     current = CurrentAssignment(
         epoch=group.generation,
         previous_epoch=group.generation,
-        assigned=to_ids(decode_assignment(member.assignment or b""), view),
+        assigned=assigned,
+        epochs=dict.fromkeys(sorted(each(assigned)), group.generation),
     )
     return member.member_id, metadata, current
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import ErrorCode, KafkaError
 from ...regular_expressions import compile_regex
-from .group_records import CurrentRecord, MemberRecord, TargetRecord
+from .group_records import CurrentRecord, MemberRecord, TargetEpochRecord, TargetRecord
 from .group_state import Draft, GroupData
 from .members import (
     JOIN_EPOCH,
@@ -29,7 +29,7 @@ from .members import (
 )
 from .reconciliation import reconcile
 from .subscriptions import REGEX_FIELD, TopicView, resolve, topics_of
-from .target_assignments import ConsumerRules, update_group_epoch, update_target
+from .target_assignments import FIRST_EPOCH, NEW_EPOCH, ConsumerRules, update_group_epoch, update_target
 
 MEMBER_ID_BY_CLIENT_FROM = 1
 """First version in which the client makes the member id."""
@@ -150,11 +150,12 @@ def subscribe(
     """Store what a member says about itself; a new subscription and a group's first member give it a new epoch."""
     is_new = before.member_id not in draft.state.members
     new_regex = (before.metadata.regex or "") != (metadata.regex or "")
-    bump = not draft.state.epoch or _resubscribed(draft.state, before, metadata, rules.view)
+    resubscribed = _resubscribed(draft.state, before, metadata, rules.view)
+    bump = resubscribed or not draft.state.epoch
     if is_new or before.metadata != metadata:
         draft.add(MemberRecord(before.member_id, metadata))
     if bump or new_regex or topics_changed:
-        update_group_epoch(draft, rules, bump=bump)
+        update_group_epoch(draft, rules, bump=bump, first=FIRST_EPOCH if resubscribed else NEW_EPOCH)
     update_target(draft, rules)
     return draft.state.members[before.member_id]
 
@@ -195,17 +196,23 @@ def leaving_member(state: GroupData, request: HeartbeatRequest) -> ConsumerMembe
 
 
 def leave_for_restart(draft: Draft, member: ConsumerMember) -> HeartbeatResult:
-    """A static member leaves and is expected back: it keeps its assigned partitions."""
-    current = replace(member.current, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS)
+    """A static member leaves and is expected back: it keeps its assigned partitions, as if it always had them."""
+    epochs = dict.fromkeys(sorted(each(member.current.assigned)), 0)
+    current = replace(member.current, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS, epochs=epochs)
     draft.add(CurrentRecord(member.member_id, current))
     return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_STATIC_EPOCH)
 
 
 def remove_members(draft: Draft, member_ids: Sequence[str], rules: ConsumerRules) -> None:
-    """Members left or were fenced; the next heartbeat of another member computes a new assignment."""
+    """Members left or were fenced; the next heartbeat of another member computes a new assignment.
+
+    A group without members has assigned everything, so its assignment has the epoch of the group.
+    """
     for member_id in member_ids:
         draft.remove_member(member_id)
     update_group_epoch(draft, rules, bump=True)
+    if not draft.state.members:
+        draft.add(TargetEpochRecord(draft.state.epoch))
 
 
 def left(member_id: str) -> HeartbeatResult:

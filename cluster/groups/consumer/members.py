@@ -78,6 +78,8 @@ class CurrentAssignment:
     assigned: Partitions = field(default_factory=dict[UUID, frozenset[int]])
     revoking: Partitions = field(default_factory=dict[UUID, frozenset[int]])
     """Partitions that the member must revoke; no other member gets them before."""
+    epochs: Mapping[tuple[UUID, int], int] = field(default_factory=dict[tuple[UUID, int], int])
+    """Of each partition that is assigned or must be revoked: the epoch in which the member got it (KIP-1251)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,10 @@ class ConsumerMember:
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """True when nothing is left to do for this member."""
         return self.current.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def has_since(self, partition: tuple[UUID, int]) -> int | None:
+        """The epoch in which the member got a partition; None for one that it neither has nor must revoke."""
+        return self.current.epochs.get(partition)
 
     def held(self) -> Iterable[tuple[UUID, int]]:
         """Every partition that no other member may get: assigned, or not yet revoked."""

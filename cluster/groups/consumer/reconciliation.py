@@ -45,10 +45,8 @@ def reconcile(
                 "partitions and rejoin.",
             )
         epoch = assignment_epoch
-    if current.state is MemberState.UNREVOKED_PARTITIONS:
-        if _owns_any(owned, set(each(current.revoking))):
-            return current
-        epoch += 1
+    if current.state is MemberState.UNREVOKED_PARTITIONS and _owns_any(owned, set(each(current.revoking))):
+        return current
     return _next(member, epoch, target, assignment_epoch, owned, owners)
 
 
@@ -79,6 +77,8 @@ def _step(
     revoking: Collection[tuple[UUID, int]] = (),
 ) -> CurrentAssignment:
     old = member.current
+    # a partition that the member must revoke and then gets again is a new one
+    kept = {partition: old.epochs[partition] for partition in each(old.assigned)}
     assert epoch >= old.epoch, f"{member.member_id}: epoch {epoch} after {old.epoch}"
     assert bool(revoking) == (state is MemberState.UNREVOKED_PARTITIONS), f"{member.member_id}: {state}, {revoking}"
     assert not set(assigned).intersection(revoking), f"{member.member_id} has and revokes {assigned} and {revoking}"
@@ -88,6 +88,7 @@ def _step(
         state=state,
         assigned=by_topic_id(assigned),
         revoking=by_topic_id(revoking),
+        epochs={partition: kept.get(partition, epoch) for partition in sorted((*assigned, *revoking))},
     )
 
 

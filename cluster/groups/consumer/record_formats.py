@@ -11,7 +11,8 @@ a flexible format: varint lengths, and tagged fields at the end of each structur
 |      |                    | assignor, tag 0: classic member                                        |
 | 6    | group              | assignment epoch                                                       |
 | 7    | group, member      | target assignment                                                      |
-| 8    | group, member      | epoch, previous epoch, state, assigned partitions, partitions to revoke |
+| 8    | group, member      | epoch, previous epoch, state, assigned partitions, partitions to       |
+|      |                    | revoke; tag 0 of each topic: the epoch of each partition (KIP-1251)    |
 | 16   | group, regex       | topics, metadata version, time                                         |
 
 The hash is Harrow's own: a coordinator of Apache Kafka finds another hash at the first heartbeat, raises the group
@@ -28,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from ...coordinators import KeyValue, RecordFormatError
 from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
+from ...wire.topic_ids import UUID
 from ..group_fields import encode_key, read_partitions, read_value, write_partitions
 from .group_records import (
     ConsumerRecord,
@@ -111,8 +113,8 @@ def _encode_value(record: ConsumerRecord) -> bytes | None:
             out.i32(value.epoch)
             out.i32(value.previous_epoch)
             out.i8(value.state)
-            write_partitions(out, value.assigned)
-            write_partitions(out, value.revoking)
+            write_partitions(out, value.assigned, value.epochs)
+            write_partitions(out, value.revoking, value.epochs)
             out.tags()
         case RegexRecord(_, ResolvedRegex() as value):
             out.strings(value.topics)
@@ -189,12 +191,15 @@ def _classic(reader: FlexibleReader) -> ClassicMetadata | None:
 def _current(reader: FlexibleReader) -> CurrentAssignment:
     epoch, previous, state = reader.i32(), reader.i32(), reader.i8()
     known = state in tuple(MemberState)
+    epochs: dict[tuple[UUID, int], int] = {}
+    assigned, revoking = (read_partitions(reader, epochs, max(epoch, 0)) for _ in range(2))
     return CurrentAssignment(
         epoch=epoch,
         previous_epoch=previous,
         state=MemberState(state) if known else MemberState.UNKNOWN,
-        assigned=read_partitions(reader),
-        revoking=read_partitions(reader),
+        assigned=assigned,
+        revoking=revoking,
+        epochs=dict(sorted(epochs.items())),
     )
 
 

@@ -36,6 +36,10 @@ class ConsumerLimits:
     classic_max_size: int
 
 
+NEW_EPOCH, FIRST_EPOCH = 1, 2
+"""A group begins with epoch 1, and its first subscription is a change."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRules:
     """What the rules of a group need: topics, settings, the wall clock."""
@@ -56,13 +60,16 @@ class ConsumerRules:
         return replace(self, limits=replace(limits, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms))
 
 
-def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool) -> None:
-    """Resolve regular expressions, and raise the group epoch if `bump` or if a subscribed topic changed."""
+def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool, first: int = FIRST_EPOCH) -> None:
+    """Resolve regular expressions, and raise the group epoch if `bump` or if a subscribed topic changed.
+
+    `first`: the epoch of a group that had none.
+    """
     update_regexes(draft, rules.view, rules.wall_ms())
     state = draft.state
     found = metadata_hash(partition_counts(subscribed_topics(state), rules.view))
     if bump or found != state.metadata_hash:
-        draft.add(GroupEpochRecord(GroupEpoch(state.epoch + 1, found)))
+        draft.add(GroupEpochRecord(GroupEpoch(state.epoch + 1 if state.epoch else first, found)))
 
 
 def update_target(draft: Draft, rules: ConsumerRules) -> None:

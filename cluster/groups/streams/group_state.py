@@ -127,10 +127,12 @@ class Draft(SerialDraft[StreamsData, StreamsRecord]):
     __slots__ = ()
 
     def remove_member(self, member_id: str) -> None:
-        """Tombstones of a member, in Kafka's order; the group epoch rises."""
+        """Tombstones of a member, in Kafka's order; the group epoch rises, and an empty group has assigned all."""
         self.add(CurrentRecord(member_id, None), TargetRecord(member_id, None), MemberRecord(member_id, None))
         metadata = self.state.metadata
         self.add(GroupEpochRecord(metadata._replace(epoch=metadata.epoch + 1)))
+        if not self.state.members:
+            self.add(TargetEpochRecord(self.state.epoch))
 
 
 def group_tombstones(state: StreamsData) -> Iterable[StreamsRecord]:

@@ -11,10 +11,19 @@ Source: KIP-1071; Kafka's GroupMetadataManager.streamsGroupHeartbeat.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from ...config.group_table import STREAMS_DELAY, STREAMS_HEARTBEAT, STREAMS_SESSION, STREAMS_STANDBYS
+from ...config.group_table import (
+    STREAMS_DELAY,
+    STREAMS_HEARTBEAT,
+    STREAMS_LAG,
+    STREAMS_OFFSETS,
+    STREAMS_SESSION,
+    STREAMS_STANDBYS,
+    STREAMS_TAGS,
+)
 from ...errors import ErrorCode, KafkaError
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
 from .endpoints import endpoint_partitions
@@ -32,14 +41,15 @@ from .group_state import Draft, StreamsData
 from .internal_topics import ConfiguredSubtopology, ConfiguredTopology, Status, StatusCode, configure
 from .members import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
 from .reconciliation import reconcile
-from .requests import HeartbeatRequest, HeartbeatResult
+from .requests import NO_OFFSETS, HeartbeatRequest, HeartbeatResult, TaskOffsets, task_offsets
 from .sticky_assignor import Assignee, TaskGroup, assign
 from .tasks import NOTHING, TaskSets
 from .topology import Topology
 
 FIRST_EPOCH = 2
-STANDBYS = "num.standby.replicas"
-"""The setting of the assignor, as the record of the group names it."""
+TAGS_FROM = 1
+STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
+"""The settings of the assignor, as the record of the group names them. No assignor looks at the tags, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class StreamsRules:
     max_size: int
     group_number: Callable[[str, str], int]
     """The value of a setting for one group: its own, else the broker's."""
+    group_text: Callable[[str, str], str]
+    """The same for a setting that is text."""
 
     def session_timeout_ms(self, group_id: str) -> int:
         """How long a member may be silent."""
@@ -65,7 +77,9 @@ class StreamsRules:
 
     def assignment_configs(self, group_id: str) -> tuple[tuple[str, str], ...]:
         """The settings of the assignor."""
-        return ((STANDBYS, str(self.group_number(group_id, STREAMS_STANDBYS))),)
+        tags = self.group_text(group_id, STREAMS_TAGS)
+        standbys = (STANDBYS, str(self.group_number(group_id, STREAMS_STANDBYS)))
+        return (standbys, (TAGS, tags)) if tags else (standbys,)
 
 
 @dataclass(slots=True)
@@ -78,6 +92,8 @@ class Volatile:
     endpoint_epoch: int = 0
     shutdown_by: str | None = None
     """The member that requested the end of the application."""
+    offsets: Mapping[str, TaskOffsets] = field(default_factory=dict[str, TaskOffsets])
+    """Of each member that sent some: how far its tasks are behind their changelogs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +125,7 @@ def heartbeat(
     configured = now.configured
     assert configured is not None, "a topology"
     _check_tasks(configured, request.owned)
+    _note_offsets(now, member.member_id, request, draft.state)
     validated = topology.epoch if configured.is_ready else NOT_VALIDATED
     noted = GroupMetadata(before.epoch, required, validated, rules.assignment_configs(request.group_id))
     if bump or noted != before.metadata:
@@ -126,6 +143,7 @@ def heartbeat(
         statuses.append(configured.status)
     if now.shutdown_by is not None:
         statuses.append(_shutdown_status(now.shutdown_by))
+    statuses += _missing_tags(noted, draft.state.members[member.member_id], request.version)
     result = _result(draft.state, request, rules, now, (member, updated), statuses)
     if before.epoch:
         return result, now
@@ -241,6 +259,18 @@ def _check_tasks(configured: ConfiguredTopology, owned: TaskSets | None) -> None
             )
 
 
+def _note_offsets(now: Volatile, member_id: str, request: HeartbeatRequest, state: StreamsData) -> None:
+    """Keep the offsets that a member sent; those of members that are gone are forgotten."""
+    if not request.has_offsets:
+        return
+    known = {name: row for name, row in now.offsets.items() if name in state.members}
+    before = known.get(member_id, NO_OFFSETS)
+    given = request.offsets
+    current = before.current if given.current is None else task_offsets(given.current)
+    ends = before.ends if given.ends is None else task_offsets(given.ends)
+    now.offsets = {**known, member_id: TaskOffsets(current, ends)}
+
+
 # ---- epochs and targets --------------------------------------------------------------------------
 
 
@@ -294,6 +324,23 @@ def _shutdown_status(member_id: str) -> Status:
     )
 
 
+def _missing_tags(noted: GroupMetadata, member: StreamsMember, version: int) -> list[Status]:
+    """MISSING_CLIENT_TAGS, which clients understand from version 1 on (KAFKA-20744)."""
+    required = dict(noted.assignment_configs).get(TAGS, "").strip()
+    if version < TAGS_FROM or not required:
+        return []
+    has = dict(member.metadata.client_tags)
+    missing = [tag for tag in re.split(r"\s*,\s*", required) if tag not in has]
+    if not missing:
+        return []
+    named = f"[{', '.join(missing)}]"
+    text = (
+        f"Missing required client tags for rack-aware standby assignment: {named}. Configure them via "
+        "'client.tag.<tagKey>' in your Streams config."
+    )
+    return [Status(StatusCode.MISSING_CLIENT_TAGS, text)]
+
+
 def _result(
     state: StreamsData,
     request: HeartbeatRequest,
@@ -318,6 +365,8 @@ def _result(
         member_id=after.member_id,
         epoch=after.epoch,
         interval_ms=rules.heartbeat_interval_ms(request.group_id),
+        offsets_ms=rules.group_number(request.group_id, STREAMS_OFFSETS),
+        acceptable_lag=rules.group_number(request.group_id, STREAMS_LAG),
         assigned=after.current.assigned if tells else None,
         endpoint_epoch=now.endpoint_epoch,
         endpoints=endpoints,

@@ -6,7 +6,10 @@ Source: Kafka's GroupCoordinatorConfig.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...config import BrokerConfig
+from ...config.group_table import group_text
 from ...errors import ConfigError
 from ..consumer.subscriptions import TopicView
 from .heartbeats import StreamsRules
@@ -24,6 +27,8 @@ _BOUNDS: tuple[tuple[str, str | None, str], ...] = (
     ),
     ("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
     ("group.streams.initial.rebalance.delay.ms", None, ""),
+    ("group.streams.acceptable.recovery.lag", None, ""),
+    ("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", ""),
 )
 """Setting, the one with its least value (None: 0), the one with its greatest ("": none)."""
 
@@ -40,4 +45,7 @@ def streams_rules(config: BrokerConfig, view: TopicView) -> StreamsRules:
     heartbeat, session = "group.streams.heartbeat.interval.ms", "group.streams.session.timeout.ms"
     if config.number(heartbeat) >= config.number(session):
         raise ConfigError(f"{heartbeat}={config.number(heartbeat)}: expected less than {session}")
-    return StreamsRules(view, config.number("group.streams.max.size"), config.group_number)
+    tags = str(config.value("group.streams.rack.aware.assignment.tags")).split(",")
+    if len(set(tags)) < len(tags):
+        raise ConfigError("group.streams.rack.aware.assignment.tags must not contain duplicate tag keys")
+    return StreamsRules(view, config.number("group.streams.max.size"), config.group_number, partial(group_text, config))

@@ -43,15 +43,11 @@ def check_transactional(
     epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> None:
-    """TxnOffsetCommit of `(member id, instance id)`; its clients do not know STALE_MEMBER_EPOCH."""
+    """TxnOffsetCommit of `(member id, instance id)`; its versions before v3 name no member."""
     names_none = (*member, epoch) == (NO_MEMBER, None, NO_GENERATION)
     if names_none or (epoch < 0 and not state.members):
         return
-    try:
-        _check_epoch(state, known_member(state, group_id, member[0]), epoch, partitions)
-    except KafkaError as error:
-        stale = error.code is ErrorCode.stale_member_epoch
-        raise KafkaError(ErrorCode.illegal_generation if stale else error.code) from None
+    _check_epoch(state, known_member(state, group_id, member[0]), epoch, partitions)
 
 
 def check_fetch(state: StreamsData, group_id: str, member_id: str | None, epoch: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import ErrorCode, KafkaError
 from ...internal_topics import INTERNAL_TOPICS
@@ -20,6 +21,16 @@ from .topology import TopicInfo, Topology
 
 KINDS = 3
 """Active, standby and warm-up tasks."""
+
+
+class TaskOffsets(NamedTuple):
+    """Offsets in changelogs: of tasks, and the ends; rows of subtopology, partition, offset. None: not said."""
+
+    current: tuple[tuple[str, int, int], ...] | None = None
+    ends: tuple[tuple[str, int, int], ...] | None = None
+
+
+NO_OFFSETS = TaskOffsets()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +55,16 @@ class HeartbeatRequest:
     process_id: str | None = None
     endpoint: Endpoint | None = None
     client_tags: tuple[tuple[str, str], ...] | None = None
-    has_offsets: bool = False
-    """Whether it has offsets of tasks, which no broker of Kafka 4.2 takes."""
+    offsets: TaskOffsets = NO_OFFSETS
     shutdown: bool = False
     """Whether every instance of the application must end."""
+    version: int = 1
+    """Of the request: a member of version 0 does not know every status."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether it says how far tasks are."""
+        return self.offsets != NO_OFFSETS
 
     def applied_to(self, before: MemberMetadata) -> MemberMetadata:
         """What the member says about itself now."""
@@ -82,6 +99,10 @@ class HeartbeatResult:
     member_id: str
     epoch: int
     interval_ms: int = 0
+    offsets_ms: int = 0
+    """How often the member sends offsets of tasks."""
+    acceptable_lag: int = -1
+    """-1: the response is that to a leave."""
     assigned: HeldTasks | None = None
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
@@ -117,8 +138,6 @@ def check_topics(topology: Topology | None) -> tuple[str, ...]:
 def check_request(request: HeartbeatRequest) -> None:
     """Refuse what no group accepts."""
     _require(request.instance_id is None, "Static membership is not yet supported.")
-    _require(not request.has_offsets, "TaskOffsets are not supported yet.")
-    _require(request.owned is None or not request.owned.warmup, "WarmupTasks are not supported yet.")
     rows = () if request.topology is None else request.topology.subtopologies
     regexes = any(row.source_regexes for row in rows)
     _require(not regexes, "Regular expressions for source topics are not supported yet.")
@@ -150,6 +169,18 @@ def _check_join(request: HeartbeatRequest) -> None:
                 f"Changelog topic {numbered.name} must have an undefined partition count, but it is set to "
                 f"{numbered.partitions}."
             )
+
+
+def task_offsets(rows: Collection[tuple[str, int, int]]) -> tuple[tuple[str, int, int], ...]:
+    """Rows of task offsets, sorted; INVALID_REQUEST where a task is named twice."""
+    tasks: set[tuple[str, int]] = set()
+    for subtopology, partition, _ in rows:
+        _require(
+            (subtopology, partition) not in tasks,
+            f"Task offsets contain a duplicate entry for subtopology {subtopology} and partition {partition}.",
+        )
+        tasks.add((subtopology, partition))
+    return tuple(sorted(rows))
 
 
 def names_of(topics: Collection[TopicInfo]) -> list[str]:

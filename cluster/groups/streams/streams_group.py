@@ -75,6 +75,8 @@ class StreamsGroup(SerialGroup[StreamsData, Draft, Deadline]):
     def _applied(self, before: StreamsData) -> None:
         if not self.data.members:
             self.known.shutdown_by = None
+        if self.known.offsets:
+            self.known.offsets = {name: row for name, row in self.known.offsets.items() if name in self.data.members}
         self._watch(before)
         self._surroundings.changed(self, before)
 

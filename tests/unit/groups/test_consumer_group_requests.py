@@ -47,28 +47,28 @@ def test_invalid_heartbeat_is_refused_as_by_kafka(
 def test_second_member_gets_partitions_only_after_the_first_has_revoked_them(bed: GroupTestBed) -> None:
     """The steps and epochs are those of the same requests to Apache Kafka."""
     first = consumer_join(bed, "a")
-    assert (first.member_epoch, assigned(first, bed)) == (1, {"orders": [0, 1, 2]})
+    assert (first.member_epoch, assigned(first, bed)) == (2, {"orders": [0, 1, 2]})
     assert first.heartbeat_interval == timedelta(seconds=5)
-    assert assigned(consumer_heartbeat(bed, "a", 1), bed) is None, "nothing changed"
+    assert assigned(consumer_heartbeat(bed, "a", 2), bed) is None, "nothing changed"
     second = consumer_join(bed, "b")
-    assert (second.member_epoch, assigned(second, bed)) == (2, {})
+    assert (second.member_epoch, assigned(second, bed)) == (3, {})
     assert described(bed).group_state == "Reconciling"
-    assert assigned(consumer_heartbeat(bed, "b", 2), bed) is None
-    revoke = consumer_heartbeat(bed, "a", 1)
-    assert revoke.member_epoch == 1
+    assert assigned(consumer_heartbeat(bed, "b", 3), bed) is None
+    revoke = consumer_heartbeat(bed, "a", 2)
+    assert revoke.member_epoch == 2
     kept = assigned(revoke, bed)
     assert kept is not None
     assert len(kept["orders"]) == 2
-    assert consumer_heartbeat(bed, "a", 2).error_code is ErrorCode.fenced_member_epoch
-    acknowledged = consumer_heartbeat(bed, "a", 1, owned=kept)
-    assert (acknowledged.member_epoch, assigned(acknowledged, bed)) == (2, None)
-    freed = assigned(consumer_heartbeat(bed, "b", 2), bed)
+    assert consumer_heartbeat(bed, "a", 3).error_code is ErrorCode.fenced_member_epoch
+    acknowledged = consumer_heartbeat(bed, "a", 2, owned=kept)
+    assert (acknowledged.member_epoch, assigned(acknowledged, bed)) == (3, None)
+    freed = assigned(consumer_heartbeat(bed, "b", 3), bed)
     assert freed is not None
     assert sorted(kept["orders"] + freed["orders"]) == [0, 1, 2]
     assert described(bed).group_state == "Stable"
-    repeated = consumer_heartbeat(bed, "a", 1, owned=kept)
-    assert repeated.member_epoch == 2, "the response with epoch 2 may have been lost"
-    assert consumer_heartbeat(bed, "a", 1).error_code is ErrorCode.fenced_member_epoch
+    repeated = consumer_heartbeat(bed, "a", 2, owned=kept)
+    assert repeated.member_epoch == 3, "the response with epoch 3 may have been lost"
+    assert consumer_heartbeat(bed, "a", 2).error_code is ErrorCode.fenced_member_epoch
     assert assigned(consumer_join(bed, "a"), bed) == kept, "a member may join again"
 
 
@@ -123,13 +123,13 @@ def test_an_expression_gives_a_new_epoch_only_where_it_changes_the_topics(bed: G
         ).member_epoch
         return epoch
 
-    assert consumer_join(bed, "a").member_epoch == 1
-    assert subscribed("matches-nothing") == 1
+    assert consumer_join(bed, "a").member_epoch == 2
+    assert subscribed("matches-nothing") == 2
     assert described(bed).members[0].subscribed_topic_regex == "matches-nothing"
-    assert subscribed("orders") == 1, "a topic that it subscribes to by name"
+    assert subscribed("orders") == 2, "a topic that it subscribes to by name"
     bed.cache.change(other=1)
-    assert subscribed("oth.*") == 2
-    assert subscribed("") == 3
+    assert subscribed("oth.*") == 3
+    assert subscribed("") == 4
 
 
 @pytest.mark.parametrize("regex", [r"[[:alpha:]]+", r"\pL+", r"\Qorders\E", r"(?i)ORDERS\z", r"o(.)+"])
@@ -146,10 +146,10 @@ def test_an_expression_that_repeats_repetitions_takes_linear_time(bed: GroupTest
 def test_new_partitions_raise_the_group_epoch_and_an_unrelated_topic_does_not(bed: GroupTestBed) -> None:
     joined = consumer_join(bed, "a")
     bed.cache.change(unrelated=4)
-    assert consumer_heartbeat(bed, "a", 1).member_epoch == 1
+    assert consumer_heartbeat(bed, "a", 2).member_epoch == 2
     bed.cache.change(orders=5)
     grown = consumer_heartbeat(bed, "a", joined.member_epoch)
-    assert (grown.member_epoch, assigned(grown, bed)) == (2, {"orders": [0, 1, 2, 3, 4]})
+    assert (grown.member_epoch, assigned(grown, bed)) == (3, {"orders": [0, 1, 2, 3, 4]})
 
 
 def test_member_without_heartbeats_is_fenced_after_its_session(bed: GroupTestBed) -> None:
@@ -167,15 +167,15 @@ def test_member_that_does_not_revoke_is_fenced_after_the_rebalance_timeout(bed: 
     consumer_join(bed, "a")
     other = ModelConsumer(bed, "b")
     other.beat()
-    kept = assigned(consumer_heartbeat(bed, "a", 1), bed)
+    kept = assigned(consumer_heartbeat(bed, "a", 2), bed)
     for _ in range(3):
-        stubborn = consumer_heartbeat(bed, "a", 1, owned={"orders": [0, 1, 2]})
+        stubborn = consumer_heartbeat(bed, "a", 2, owned={"orders": [0, 1, 2]})
         assert stubborn.error_code is ErrorCode.none
         other.beat()
         assert not other.partitions(), f"a has {kept} and more"
         bed.host.advance(5_000)
     bed.host.advance(5_001)
-    assert consumer_heartbeat(bed, "a", 1).error_code is ErrorCode.unknown_member_id
+    assert consumer_heartbeat(bed, "a", 2).error_code is ErrorCode.unknown_member_id
     other.beat()
     assert len(other.partitions()) == 3
 
@@ -191,7 +191,7 @@ def test_group_max_size_refuses_a_member_too_many() -> None:
 def test_version_0_makes_the_member_id(bed: GroupTestBed) -> None:
     joined = consumer_join(bed, "", version=0)
     assert joined.error_code is ErrorCode.none
-    assert consumer_heartbeat(bed, joined.member_id, 1, version=0).member_epoch == 1
+    assert consumer_heartbeat(bed, joined.member_id, 2, version=0).member_epoch == 2
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -206,31 +206,38 @@ def test_assignor_that_most_members_name_is_used(bed: GroupTestBed, most: int) -
 # ---- offsets -------------------------------------------------------------------------------------
 
 
-def test_commit_needs_the_present_member_epoch(bed: GroupTestBed) -> None:
+def test_commit_needs_the_present_member_epoch_or_a_partition_that_the_member_has_had_since(bed: GroupTestBed) -> None:
     consumer_join(bed, "a")
     consumer_join(bed, "b")
-    consumer_heartbeat(bed, "a", 1)
-    consumer_heartbeat(bed, "a", 1, owned={})
+    consumer_heartbeat(bed, "a", 2)
+    consumer_heartbeat(bed, "a", 2, owned={})
 
-    def code(*arguments: Any) -> ErrorCode:
-        found: ErrorCode = commit(bed, *arguments).response.topics[0].partitions[0].error_code
+    def code(*arguments: Any, **more: Any) -> ErrorCode:
+        found: ErrorCode = commit(bed, *arguments, **more).response.topics[0].partitions[0].error_code
         return found
 
-    assert code(7, "a", 2) is ErrorCode.none
-    assert code(8, "a", 1) is ErrorCode.stale_member_epoch
-    assert code(8, "a", 2, 8) is ErrorCode.unsupported_version
-    assert code(8, "z", 2) is ErrorCode.unknown_member_id
+    assert code(7, "a", 3) is ErrorCode.none
+    row = next(member for member in described(bed).members if member.member_id == "a")
+    (kept,) = (set(part.partitions) for part in row.assignment.topic_partitions)
+    assert 0 < len(kept) < 3
+    for number in range(3):
+        expected = ErrorCode.none if number in kept else ErrorCode.stale_member_epoch
+        assert code(7, "a", 2, partition=number) is expected, (number, kept)
+        assert code(7, "a", 0, partition=number) is ErrorCode.stale_member_epoch
+        assert code(7, "b", 2, partition=number) is ErrorCode.stale_member_epoch, "it has none of them since then"
+    assert code(8, "a", 3, 8) is ErrorCode.unsupported_version
+    assert code(8, "z", 3) is ErrorCode.unknown_member_id
     assert code(8) is ErrorCode.unknown_member_id, "an administrator, while the group has members"
     for name in "ab":
         consumer_heartbeat(bed, name, -1)
     assert code(9) is ErrorCode.none
-    assert committed_offsets(bed) == {("orders", 0): 9}
+    assert committed_offsets(bed)["orders", 0] == 9
 
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "error"),
     [
-        ("a", 1, "none"),
+        ("a", 2, "none"),
         ("a", 0, "stale_member_epoch"),
         ("z", 1, "unknown_member_id"),
         (None, -1, "none"),
@@ -363,4 +370,4 @@ def test_requests_wait_for_the_write_before_them(bed: GroupTestBed) -> None:
     assert len(described(bed).members) == 2
     bed.replicas.automatic = True
     bed.replicas.acknowledge()
-    assert described(bed).group_epoch == 2
+    assert described(bed).group_epoch == 3

@@ -201,10 +201,10 @@ def test_empty_group_takes_the_protocol_of_its_next_member(bed: GroupTestBed, th
         old = stable_classic(bed)
         commit(bed, 3, old, 1)
         assert leave(bed, old) is ErrorCode.none
-        assert consumer_join(bed, "new").member_epoch == 1
+        assert consumer_join(bed, "new").member_epoch == 2
     else:
         consumer_join(bed, "new")
-        commit(bed, 3, "new", 1)
+        commit(bed, 3, "new", 2)
         consumer_heartbeat(bed, "new", -1)
         stable_classic(bed)
     rows = bed.send(ApiKey.LIST_GROUPS, 5).response.groups
@@ -224,13 +224,13 @@ def test_errors_of_classic_requests_to_a_consumer_group(bed: GroupTestBed) -> No
     assert classic.error_code is ErrorCode.member_id_required
     member_id = classic.member_id
     joined = join(bed, member_id)
-    assert joined.generation_id == 2
+    assert joined.generation_id == 3
     assert sync(bed, member_id, 9).error_code is ErrorCode.illegal_generation
     assert given(sync(bed, member_id, 2)) == []
     assert heartbeat(bed, member_id, 9) is ErrorCode.illegal_generation
     assert heartbeat(bed, "new", 1) is ErrorCode.unknown_member_id, "it is no classic member"
     refused = join(bed, "x", b"?")
-    assert (refused.error_code, refused.member_id) == (ErrorCode.unknown_server_error, "")
+    assert (refused.error_code, refused.member_id) == (ErrorCode.inconsistent_group_protocol, "")
     assert leave(bed, "new") is ErrorCode.none, "administrators remove any member"
     assert leave(bed, member_id) is ErrorCode.none, "the group is classic again"
 
@@ -314,14 +314,14 @@ def test_last_consumer_member_that_joins_by_join_group_makes_the_group_classic_i
 ) -> None:
     consumer_join(bed, "b", instance_id=instance)
     joined = join(bed, "b", owning(0, 1, 2), group_instance_id=instance)
-    assert (joined.error_code, joined.generation_id) == (ErrorCode.none, 1)
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.none, 2)
     rows = bed.send(ApiKey.LIST_GROUPS, 5).response.groups
     kind = "consumer" if instance is None else "classic"
     assert [(row.group_state, row.group_type) for row in rows] == [("Stable", kind)]
     if instance is None:
         assert [row.member_type for row in described(bed).members] == [0]
-        again = consumer_heartbeat(bed, "b", 1)
-        assert (again.error_code, again.member_epoch) == (ErrorCode.none, 1)
+        again = consumer_heartbeat(bed, "b", 2)
+        assert (again.error_code, again.member_epoch) == (ErrorCode.none, 2)
         assert [row.member_type for row in described(bed).members] == [1]
 
 

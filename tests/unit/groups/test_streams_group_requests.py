@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe, step by step; the errors are those of Apache Kafka 4.2 (G2)."""
+"""StreamsGroupHeartbeat and StreamsGroupDescribe, step by step; the errors are those of Apache Kafka 4.4 (G2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from streams_group_requests import (
     topic_info,
 )
 
-STALE, NO_SOURCE, WRONG_COUNT, NO_INTERNAL, SHUTDOWN, DELAYED = range(6)
+STALE, NO_SOURCE, WRONG_COUNT, NO_INTERNAL, SHUTDOWN, DELAYED, NO_TAGS = range(7)
+TWICE = ({"subtopology_id": "0", "partition": 1, "offset": 5},) * 2
 THREE = {"0": [0, 1, 2], "1": [0, 1, 2]}
 
 
@@ -62,7 +63,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
         (0, {"rebalance_timeout": timedelta(milliseconds=-1)}, "invalid_request", "RebalanceTimeoutMs must be"),
         (0, {"owned": {"0": [1]}}, "invalid_request", "ActiveTasks must be empty when (re-)joining."),
         (0, {"standby_tasks": None}, "invalid_request", "StandbyTasks must be empty when (re-)joining."),
-        (0, {"task_offsets": ()}, "invalid_request", "TaskOffsets are not supported yet."),
+        (0, {"task_offsets": TWICE}, "invalid_request", "Task offsets contain a duplicate entry for subtopology 0 and"),
         (5, {"topology": BILLS}, "invalid_request", "Topology can only be provided when (re-)joining."),
         (
             0,
@@ -396,6 +397,52 @@ def test_without_the_streams_protocol_its_requests_are_refused_as_by_kafka() -> 
     bed.lead(HOME)
     assert streams_join(bed, "a").error_code is ErrorCode.unsupported_version
     assert streams_described(bed).error_code is ErrorCode.unsupported_version
+
+
+def test_required_client_tags_that_a_member_lacks_are_a_status_from_version_1_on(bed: GroupTestBed) -> None:
+    bed.coordinator.service.config.groups[GROUP] = {"streams.rack.aware.assignment.tags": "zone,rack"}
+    ready(bed, "a")
+    zone = ({"key": "zone", "value": "z"},)
+    assert statuses(streams_heartbeat(bed, "a", 2, client_tags=zone, version=0)) == []
+    (status,) = streams_heartbeat(bed, "a", 3, client_tags=zone, version=1).status
+    assert status.status_code == NO_TAGS
+    assert status.status_detail.startswith("Missing required client tags for rack-aware standby assignment: [rack].")
+
+
+def test_descriptions_of_topologies_are_refused_and_never_asked_for(bed: GroupTestBed) -> None:
+    ready(bed, "a")
+    beat = streams_heartbeat(bed, "a", 2, version=1)
+    assert (beat.topology_description_required, beat.acceptable_recovery_lag) == (False, 10_000)
+    refused = bed.send(
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+        0,
+        group_id=GROUP,
+        member_id="a",
+        topology_epoch=0,
+        topology_description={"subtopologies": (), "global_stores": ()},
+    ).response
+    assert refused.error_code is ErrorCode.unsupported_version
+    assert refused.error_message == "The broker has no streams group topology description plugin configured."
+    for wants, status in ((False, 0), (True, 1)):
+        fields = {"group_ids": (GROUP,), "include_topology_description": wants}
+        (row,) = bed.send(ApiKey.STREAMS_GROUP_DESCRIBE, 1, **fields).response.groups
+        assert (row.topology_description_status, row.topology_description) == (status, None)
+        assert row.assignor_name == "sticky"
+
+
+def test_offsets_of_tasks_are_described_until_the_member_leaves(bed: GroupTestBed) -> None:
+    ready(bed, "a", "b")
+    streams_heartbeat(bed, "a", 2, task_offsets=TWICE[:1])
+    streams_heartbeat(bed, "a", 2, task_end_offsets=({**TWICE[0], "offset": 9},))
+
+    def offsets() -> dict[str, list[int]]:
+        members = streams_described(bed).members
+        return {row.member_id: [part.offset for part in (*row.task_offsets, *row.task_end_offsets)] for row in members}
+
+    assert offsets() == {"a": [5, 9], "b": []}
+    streams_heartbeat(bed, "a", -1)
+    streams_join(bed, "a")
+    assert offsets() == {"a": [], "b": []}, "another member of the same id begins without them"
 
 
 def test_a_full_group_refuses_a_member_that_joins(bed: GroupTestBed) -> None:

@@ -52,10 +52,10 @@ def tap(bed: GroupTestBed) -> ListedTap:
 
 def test_a_new_coordinator_reports_the_owners_of_a_consumer_group(bed: GroupTestBed, tap: ListedTap) -> None:
     consumer_join(bed, "a")
-    assert tap.owners == [("a", 1, 3, 1)]
+    assert tap.owners == [("a", 2, 3, 1)]
     bed.resign(HOME)
     bed.lead(HOME)
-    assert tap.owners[1:] == [("a", 1, 3, 2)]
+    assert tap.owners[1:] == [("a", 2, 3, 2)]
 
 
 def test_the_tap_has_each_state_of_a_classic_group(bed: GroupTestBed, tap: ListedTap) -> None:
@@ -77,11 +77,11 @@ def test_the_tap_has_each_state_of_a_classic_group(bed: GroupTestBed, tap: Liste
 def test_the_tap_has_each_state_of_a_consumer_group(bed: GroupTestBed, tap: ListedTap) -> None:
     consumer_join(bed, "a")
     consumer_join(bed, "b")
-    assert tap.states == [("Stable", 1, 1, 1), ("Reconciling", 2, 2, 1)]
+    assert tap.states == [("Stable", 2, 1, 1), ("Reconciling", 3, 2, 1)]
     assert max(tap.timeouts_ms) >= REBALANCE_MS
     consumer_heartbeat(bed, "a", -1)
     consumer_heartbeat(bed, "b", -1)
-    assert tap.states[-1] == ("Empty", 4, 0, 1)
+    assert tap.states[-1] == ("Empty", 5, 0, 1)
 
 
 def test_a_new_coordinator_reports_the_state_that_its_log_has(bed: GroupTestBed, tap: ListedTap) -> None:

@@ -180,6 +180,35 @@ def test_an_ipv6_host_is_the_same_in_javas_form_and_in_the_short_one() -> None:
         assert authorizer_with([acl("t", host=host)]).authorize(ALICE, "::1", READ, Resource(TOPIC, "t"))
 
 
+@pytest.mark.parametrize(
+    ("host", "inside", "outside"),
+    [
+        ("10.0.0.0/8", ("10.0.0.0", "10.255.255.255"), ("11.0.0.0", "::1")),
+        ("10.1.2.3/24", ("10.1.2.0", "10.1.2.255"), ("10.1.3.0",)),
+        ("10.0.0.7/32", ("10.0.0.7",), ("10.0.0.6",)),
+        ("2001:db8::/32", ("2001:db8::7",), ("2001:db9::", "10.0.0.7")),
+    ],
+)
+def test_a_host_that_is_a_range_has_every_address_in_it(
+    host: str, inside: tuple[str, ...], outside: tuple[str, ...]
+) -> None:
+    """A range denies as an address does."""
+    check_acl(acl("t", host=host))
+    allows = authorizer_with([acl("t", host=host)])
+    denies = authorizer_with([acl("t"), acl("t", host=host, permission=DENY)])
+    topic = Resource(TOPIC, "t")
+    for address in (*inside, *outside):
+        assert allows.authorize(ALICE, address, READ, topic) is (address in inside)
+        assert denies.authorize(ALICE, address, READ, topic) is (address in outside)
+        assert allows.authorize_any(ALICE, address, READ, TOPIC) is (address in inside)
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/33", "10.0.0.0/", "10/8", "10.0.0.0/255.0.0.0", "host/8", "::/129"])
+def test_a_host_that_is_no_range_is_refused(host: str) -> None:
+    with pytest.raises(KafkaError, match="Invalid CIDR notation"):
+        check_acl(acl("t", host=host))
+
+
 def test_a_decision_does_not_scan_the_acls_of_a_topic() -> None:
     crowded = [acl("t", WRITE, who=f"User:u{number}") for number in range(10_000)]
     crowded += [acl(f"p{number}", kind=PREFIXED) for number in range(10_000)]
