@@ -4,7 +4,14 @@ Depends on the file formats only, never on the classes that write them, so that 
 Each file type has its own module; `tool` dumps a list of files. A file is opened for reading only and never changed.
 """
 
-from .messages import CoordinatorParser, MessageParser, TextParser, offsets_parser, transactions_parser
+from .messages import (
+    CoordinatorParser,
+    MessageParser,
+    TextParser,
+    offsets_parser,
+    share_states_parser,
+    transactions_parser,
+)
 from .source import DumpError, LogFiles, OpenFile
 from .tool import DumpOptions, dump_files
 
@@ -18,5 +25,6 @@ __all__ = [
     "TextParser",
     "dump_files",
     "offsets_parser",
+    "share_states_parser",
     "transactions_parser",
 ]

@@ -1,9 +1,11 @@
-"""Schemas of the records that coordinators write: `__consumer_offsets` and `__transaction_state`, by their type.
+"""Schemas of the records that coordinators write, by topic and type.
+
+Topics: `__consumer_offsets`, `__transaction_state`, `__share_group_state`.
 
 Owns: only the schemas, as in Kafka 4.2: classic groups (types 0 to 2), consumer groups (3 to 8, 16),
 share groups (10 to 15), streams groups (17 to 23), transactions. A key begins with its type and
 a value with its version (both int16).
-Source: the message files of Kafka's group and transaction coordinators.
+Source: the message files of Kafka's group, transaction and share coordinators.
 """
 
 from __future__ import annotations
@@ -271,3 +273,36 @@ TRANSACTION_VALUES = {
     )
 }
 """The only type of a record of `__transaction_state` -> the schema of its value."""
+
+_SHARE_PARTITION_KEY = Struct(
+    "ShareSnapshotKey", (*_strings("groupId"), field("topicId", "uuid"), field("partition", "int32"))
+)
+SHARE_STATE_KEYS: dict[int, Struct] = {0: _SHARE_PARTITION_KEY, 1: _SHARE_PARTITION_KEY}
+_STATE_BATCH = Struct(
+    "StateBatch",
+    (
+        field("firstOffset", "int64"),
+        field("lastOffset", "int64"),
+        field("deliveryState", "int8"),
+        field("deliveryCount", "int16"),
+    ),
+)
+_STORED_STATE = (
+    field("leaderEpoch", "int32"),
+    field("startOffset", "int64"),
+    _tagged("deliveryCompleteCount", "int32", 0, -1),
+)
+_STATE_BATCHES = field("stateBatches", Many(_STATE_BATCH))
+SHARE_STATE_VALUES: dict[int, Struct] = {
+    0: _value(
+        "ShareSnapshotValue",
+        field("snapshotEpoch", "int32"),
+        field("stateEpoch", "int32"),
+        *_STORED_STATE,
+        field("createTimestamp", "int64"),
+        field("writeTimestamp", "int64"),
+        _STATE_BATCHES,
+    ),
+    1: _value("ShareUpdateValue", field("snapshotEpoch", "int32"), *_STORED_STATE, _STATE_BATCHES),
+}
+"""Type of a record of `__share_group_state` -> the schema of its value."""

@@ -1,6 +1,7 @@
 """Parses the key and value of a record for printing: as text, as numbers, or as JSON for a coordinator's records.
 
-Owns: the parsers behind `--print-data-log`, `--key-decoder-class`, `--offsets-decoder`, `--transaction-log-decoder`.
+Owns: the parsers behind `--print-data-log`, `--key-decoder-class`, `--offsets-decoder`, `--transaction-log-decoder`,
+`--share-group-state-decoder`.
 A coordinator's parser prints a description of a record of unknown type; it raises only for a record without a key.
 Source: Kafka's `DumpLogSegments.CoordinatorRecordMessageParser`, `OffsetsMessageParser`, `CoordinatorRecordSerde`,
 `org.apache.kafka.tools.api.Decoder`.
@@ -13,7 +14,16 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ..wire.records import Record
-from .coordinator_schemas import ASSIGNMENT, KEYS, SUBSCRIPTION, TRANSACTION_KEYS, TRANSACTION_VALUES, VALUES
+from .coordinator_schemas import (
+    ASSIGNMENT,
+    KEYS,
+    SHARE_STATE_KEYS,
+    SHARE_STATE_VALUES,
+    SUBSCRIPTION,
+    TRANSACTION_KEYS,
+    TRANSACTION_VALUES,
+    VALUES,
+)
 from .java_text import Json, json_text, text
 from .schema import ByteCursor, MessageError, Struct, read_message
 from .source import DumpError
@@ -129,6 +139,11 @@ def offsets_parser() -> CoordinatorParser:
 def transactions_parser() -> CoordinatorParser:
     """Returns the parser for `__transaction_state`."""
     return CoordinatorParser(TRANSACTION_KEYS, TRANSACTION_VALUES)
+
+
+def share_states_parser() -> CoordinatorParser:
+    """Returns the parser for `__share_group_state`."""
+    return CoordinatorParser(SHARE_STATE_KEYS, SHARE_STATE_VALUES)
 
 
 def _version(data: ByteCursor, name: str) -> int:

@@ -4,8 +4,8 @@ Owns: the command line, and the files, which it opens for reading only. `harrow.
 Exit code 0 when every file was dumped (as in Kafka, also when the report lists mismatches), 1 when a file could not
 be read to its end.
 
-Not supported: decoders for cluster metadata, remote log metadata and share group state, because no log of Harrow
-holds such records, and the user's own decoder classes, because they are Java.
+Not supported: decoders for cluster metadata and remote log metadata, because no log of Harrow holds such records, and
+the user's own decoder classes, because they are Java.
 Source: Kafka's `DumpLogSegments.DumpLogSegmentsOptions`.
 """
 
@@ -17,14 +17,22 @@ import sys
 
 import click
 from harrow.cluster import HarrowError
-from harrow.cluster.dump import DumpOptions, MessageParser, TextParser, dump_files, offsets_parser, transactions_parser
+from harrow.cluster.dump import (
+    DumpOptions,
+    MessageParser,
+    TextParser,
+    dump_files,
+    offsets_parser,
+    share_states_parser,
+    transactions_parser,
+)
 from harrow.cluster.dump.batches import MAX_INT
 from harrow.cluster.dump.log import LogDumpOptions
 from harrow.cluster.dump.messages import DECODERS
 from harrow.cluster.dump.offset_index import IndexOptions
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
-UNSUPPORTED = ("cluster-metadata-decoder", "remote-log-metadata-decoder", "share-group-state-decoder")
+UNSUPPORTED = ("cluster-metadata-decoder", "remote-log-metadata-decoder")
 
 
 class ReadOnlyFile:
@@ -74,11 +82,15 @@ def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:  
         )
 
 
-def _parser(offsets: bool, transactions: bool, key_decoder: str | None, value_decoder: str | None) -> MessageParser:
+def _parser(
+    offsets: bool, transactions: bool, share_states: bool, key_decoder: str | None, value_decoder: str | None
+) -> MessageParser:
     if offsets:
         return offsets_parser()
     if transactions:
         return transactions_parser()
+    if share_states:
+        return share_states_parser()
     names = (key_decoder or STRING_DECODER, value_decoder or STRING_DECODER)
     for name in names:
         if name not in DECODERS:
@@ -115,6 +127,7 @@ def _add_unsupported_options(command: click.Command) -> None:
 @click.option("--index-sanity-check", is_flag=True, help="make only the check that a broker makes at its start")
 @click.option("--offsets-decoder", is_flag=True, help="decode the records as those of __consumer_offsets")
 @click.option("--transaction-log-decoder", is_flag=True, help="decode the records as those of __transaction_state")
+@click.option("--share-group-state-decoder", is_flag=True, help="decode the records as those of __share_group_state")
 @click.option(
     "--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="name of Kafka's decoder class for keys"
 )
@@ -132,12 +145,14 @@ def command(
     index_sanity_check: bool,
     offsets_decoder: bool,
     transaction_log_decoder: bool,
+    share_group_state_decoder: bool,
     key_decoder_class: str | None,
     value_decoder_class: str | None,
 ) -> None:
     """Print the files of a log folder as Kafka's DumpLogSegments does."""
     named = key_decoder_class is not None or value_decoder_class is not None
-    contents = print_data_log or offsets_decoder or transaction_log_decoder or named
+    decodes = offsets_decoder or transaction_log_decoder or share_group_state_decoder or named
+    contents = print_data_log or decodes
     options = DumpOptions(
         log=LogDumpOptions(
             deep=deep_iteration or contents,
@@ -148,7 +163,9 @@ def command(
         index=IndexOptions(
             sanity_only=index_sanity_check, verify_only=verify_index_only, max_message_size=max_message_size
         ),
-        parser=_parser(offsets_decoder, transaction_log_decoder, key_decoder_class, value_decoder_class),
+        parser=_parser(
+            offsets_decoder, transaction_log_decoder, share_group_state_decoder, key_decoder_class, value_decoder_class
+        ),
     )
     _run([java_path(path) for path in files.rstrip(",").split(",")], options)
 

@@ -1,8 +1,9 @@
-"""`harrow groups BOOTSTRAP [GROUP…]`: shows consumer groups and streams groups of any running Kafka cluster.
+"""`harrow groups BOOTSTRAP [GROUP…]`: shows the consumer, share and streams groups of any running Kafka cluster.
 
 With `--json`: a list of `{"group", "state", "assignor", "coordinator", "members"}`; a member is
 `{"member_id", "client_id", "host", "partitions"}`, a partition `{"topic", "partition"}`. A member of a streams group
-has no partitions, but its active `tasks`: `{"subtopology", "partition"}`.
+has no partitions, but its active `tasks`: `{"subtopology", "partition"}`. A share group has `share_partitions`, too:
+`{"topic", "partition", "start_offset", "lag"}`, null where `kafka-share-groups --describe` shows "-".
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from harrow.cluster.listeners import Address
 from rich.console import Console
 from rich.table import Table
 
+from ..requests.share_groups import share_groups
 from ..requests.streams_groups import streams_groups
 from ..topics import listed_groups
 from .admin_client import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
@@ -26,26 +28,27 @@ from .admin_client import ask, bootstrap_argument, json_option, open_admin, prin
 @timeout_option
 @json_option
 def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_json: bool) -> None:
-    """Show the consumer groups and streams groups of a running cluster, and their members."""
+    """Show the consumer, share and streams groups of a running cluster, and their members."""
     admin = open_admin(bootstrap_servers, "groups")
 
     def described() -> list[dict[str, Any]]:
         existing = listed_groups(admin, timeout)
         nodes = admin.describe_cluster(request_timeout=timeout).result(timeout).nodes
         brokers = [(node.id, Address(node.host, node.port)) for node in nodes]
-        try:
-            streams = {row["group"]: row for row in streams_groups(brokers, timeout)}
-        except HarrowError as error:
-            click.echo(f"the streams groups could not be listed: {error}", err=True)
-            streams = {}
-        known = sorted({*existing, *streams})
+        others: dict[str, dict[str, Any]] = {}
+        for kind, listed in (("share", share_groups), ("streams", streams_groups)):
+            try:
+                others |= {row["group"]: row for row in listed(brokers, timeout)}
+            except HarrowError as error:
+                click.echo(f"the {kind} groups could not be listed: {error}", err=True)
+        known = sorted({*existing, *others})
         for name in groups:
             if name not in known:
-                raise click.ClickException(f"no consumer group {name!r}; the cluster has: {', '.join(known) or 'none'}")
+                raise click.ClickException(f"no group {name!r}; the cluster has: {', '.join(known) or 'none'}")
         wanted = list(groups) or known
-        consumers = [name for name in wanted if name not in streams]
+        consumers = [name for name in wanted if name not in others]
         found = admin.describe_consumer_groups(consumers, request_timeout=timeout) if consumers else dict[str, Any]()
-        return [streams[name] if name in streams else row_of(found[name].result(timeout)) for name in wanted]
+        return [others[name] if name in others else row_of(found[name].result(timeout)) for name in wanted]
 
     rows = ask(bootstrap_servers, described)
     if as_json:
@@ -77,7 +80,7 @@ def row_of(group: Any) -> dict[str, Any]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print one table row for each member, and one for a group without members."""
+    """Print one table row for each member, and one for a group without members; then the share-partitions."""
     table = Table("group", "state", "coordinator", "client", "host", "partitions or tasks")
     for row in rows:
         front = (row["group"], row["state"], str(row["coordinator"]))
@@ -90,6 +93,13 @@ def show(rows: list[dict[str, Any]]) -> None:
         if not row["members"]:
             table.add_row(*front, "no members", "", "")
     if not rows:
-        click.echo("the cluster has no consumer groups")
-    else:
-        Console().print(table)
+        click.echo("the cluster has no consumer, share or streams groups")
+        return
+    Console().print(table)
+    shares = Table("share group", "topic", "partition", "start offset", "lag")
+    for row in rows:
+        for place in row.get("share_partitions", ()):
+            offsets = ("-" if place[name] is None else str(place[name]) for name in ("start_offset", "lag"))
+            shares.add_row(row["group"], place["topic"], str(place["partition"]), *offsets)
+    if shares.row_count:
+        Console().print(shares)

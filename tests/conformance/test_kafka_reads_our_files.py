@@ -236,9 +236,7 @@ def test_kafka_decodes_our_records_of_share_groups(our_folders: Path, monkeypatc
         assert f'"type":"{kind}","data":{{"groupId":"workers"' in text
     logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__share_group_state-0/*.log"))]
     assert len(logs) == 2
-    out, err = dump(logs, "--share-group-state-decoder", folder=our_folders)
-    assert err.decode() == ""
-    text = out.decode()
+    text = "\n".join(judged(our_folders, logs, "--share-group-state-decoder"))
     for kind, state in ((0, '"stateBatches":[]'), (1, '"deliveryState":2,"deliveryCount":1'), (1, '"deliveryState":4')):
         lines = [line for line in text.splitlines() if f'key: {{"type":"{kind}","data":{{"groupId":"workers"' in line]
         assert any(state in line for line in lines), f"{state} in a record of type {kind}"

@@ -20,6 +20,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.messages import milliseconds
 from raw_kafka import RawKafka
 from raw_transactions import coordinator_of
+from share_consumers import ShareConsumer
 from streams_group_requests import subtopology
 from waiting import readable, until
 
@@ -110,10 +111,47 @@ def test_groups_show_streams_groups_with_the_tasks_of_their_members(harrow: Harr
     assert "0_0" in run("groups", servers, "app").stdout
 
 
+def test_groups_show_share_groups_with_the_start_offset_and_the_lag_of_their_partitions(
+    harrow: Harrow, orders: Topic
+) -> None:
+    servers = harrow.bootstrap_servers
+
+    def shown() -> tuple[Any, Any]:
+        (share,) = rows("groups", servers, "workers")
+        ((place,), members) = share.pop("share_partitions"), share.pop("members")
+        coordinator = share.pop("coordinator")
+        assert coordinator in harrow.cluster.brokers
+        assert (place.pop("topic"), place.pop("partition")) == ("orders", 0)
+        assert share == {"group": "workers", "state": "stable" if members else "empty", "assignor": "simple"}
+        return place, members
+
+    with ShareConsumer(servers, "workers", "orders", "share-1") as worker:
+        until(lambda: worker.poll() is not None and worker.assigned, "an assignment")
+        nothing, (member,) = shown()
+        assert nothing == {"start_offset": None, "lag": None}, "nothing is acknowledged"
+        assert (member["client_id"], member["partitions"]) == ("share-1", [{"topic": "orders", "partition": 0}])
+        producer = harrow.producer()
+
+        def produced() -> list[Any]:
+            producer.produce("orders", "more")
+            producer.flush(30)
+            return worker.poll()
+
+        first, *_ = until(produced, "a record")
+        (accepted,) = worker.acknowledge([first])
+        assert accepted.error == 0
+        lag = rows("offsets", servers)[0]["high_watermark"] - first.offset - 1
+        # the start offset is stored before it moves over what is accepted, as in Kafka; the lag counts that
+        assert shown()[0] == {"start_offset": first.offset, "lag": lag}
+        assert re.search(rf"orders +│ +0 +│ +{first.offset} +│ +{lag} ", run("groups", servers).stdout)
+    until(lambda: shown()[1] == [], "the member has left")
+    assert {row["group"] for row in rows("groups", servers)} == {"billing", "workers"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("groups", "bilings"), "no consumer group 'bilings'; the cluster has: billing"),
+        (("groups", "bilings"), "no group 'bilings'; the cluster has: billing"),
         (("offsets", "--group", "bilings"), "group 'bilings' has committed no offset"),
         (("offsets", "--topic", "order"), "no topic 'order'; the cluster has: orders"),
     ],
