@@ -12,7 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 from harrow.cluster import HarrowError
 from harrow.cluster.dump.java_text import json_text, text
+from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.share_coordinator.records import Update, encode
+from harrow.cluster.share_coordinator.values import DeliveryState, SharePartition, StateBatch
 from harrow.cluster.wire.batches import build_batch
+from harrow.cluster.wire.topic_ids import UUID
 from harrow.harness.commands import cli
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,7 +129,7 @@ def test_files_that_are_not_segments_are_ignored_or_refused(tmp_path: Path) -> N
     assert "No such file" in str(absent.exception)
 
 
-@pytest.mark.parametrize("decoder", ["cluster-metadata", "remote-log-metadata", "share-group-state"])
+@pytest.mark.parametrize("decoder", ["cluster-metadata", "remote-log-metadata"])
 def test_an_unsupported_decoder_option_is_refused_with_the_remedy(decoder: str) -> None:
     refused = dump_log(f"--{decoder}-decoder", "--files", "x.log")
     assert refused.exit_code == 2
@@ -193,3 +197,15 @@ def test_random_and_damaged_bytes_are_printed_or_refused_with_a_reason(
     result = dump_log("--offsets-decoder", "--files", path)
     assert result.exit_code in (0, 1)
     assert result.exception is None or isinstance(result.exception, HarrowError)
+
+
+def test_records_of_share_groups_are_decoded(tmp_path: Path) -> None:
+    share = SharePartition("workers", UUID(int=7), 1)
+    batches = (StateBatch(Offset(4), Offset(6), DeliveryState.AVAILABLE, 2),)
+    update = Update(snapshot_epoch=3, leader_epoch=LeaderEpoch(5), start_offset=Offset(4), completed=9, batches=batches)
+    path = write(tmp_path, ".log", build_batch([(*encode(share, update), ())], timestamp_ms=1))
+    printed = dump_log("--share-group-state-decoder", "--files", path)
+    assert printed.exit_code == 0, printed.output
+    line = printed.stdout.splitlines()[-1]
+    for part in ('"groupId":"workers"', '"partition":1', '"snapshotEpoch":3', '"startOffset":4', '"deliveryCount":2'):
+        assert part in line, line
