@@ -109,6 +109,10 @@ class StoredShares:
         """The record of a write; KafkaError for a share-partition without a state, and for an old epoch.
 
         The leader epoch of a write is compared and not stored: `read` stores it.
+
+        A leader's start offset never falls. So a write with a smaller one is a repeated request that a later write has
+        overtaken, and everything in it is stored: the start offset stays. Kafka's coordinator lets it fall, and records
+        that were accepted come again.
         """
         state = self._states.get(share)
         if state is None:
@@ -118,6 +122,8 @@ class StoredShares:
             raise KafkaError(ErrorCode.fenced_leader_epoch, FENCED_LEADER)
         if NOT_UPDATED != state_epoch < self._state_epochs[share]:
             raise KafkaError(ErrorCode.fenced_state_epoch, FENCED_STATE)
+        if UNINITIALIZED != write.start_offset < state.start_offset:
+            write = replace(write, start_offset=state.start_offset, completed=state.completed)
         return self._record(share, state, replace(write, leader_epoch=state.leader_epoch), now_ms)
 
     def read(

@@ -58,10 +58,14 @@ class JobProgress:
         self.stale: dict[TopicPartition, set[bytes]] = {}
         """The values of the sink that a process sent which had begun at the offsets of a replaced coordinator."""
 
-    def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These offsets are committed."""
+    def confirm(self, offsets: Mapping[TopicPartition, int], *, stale: bool = False) -> None:
+        """These offsets are committed.
+
+        `stale`: by a process that began at the offsets of a replaced coordinator. The new one knows its membership and
+        stores what it commits, so the committed offset of the group may go back, in Apache Kafka too (seed 732).
+        """
         for tp, offset in offsets.items():
-            self.processed[tp] = max(offset, self.processed.get(tp, 0))
+            self.processed[tp] = offset if stale else max(offset, self.processed.get(tp, 0))
 
     def before_reading(self) -> ConfirmedBefore:
         """Return what `compare` needs to know of the moment before a request for committed offsets."""
@@ -167,7 +171,7 @@ class SimulatedJob:
         await self._producer.end(commit=commit)
         if commit:
             positions[tp] = end
-            self._progress.confirm({tp: end})
+            self._progress.confirm({tp: end}, stale=self._begins_stale)
             self.committed += 1
 
     async def _read(self, tp: TopicPartition, position: int) -> tuple[list[Record], int | None]:

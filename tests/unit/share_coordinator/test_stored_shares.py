@@ -219,3 +219,24 @@ def test_old_epochs_are_fenced() -> None:
     assert refused(lambda: shares.read(SHARE, LeaderEpoch(3), 1)) is ErrorCode.fenced_leader_epoch
     assert refused(lambda: shares.initialized(SHARE, 1, Offset(0), 1)) is ErrorCode.fenced_state_epoch
     assert shares.read(SHARE, LeaderEpoch(4), 1)[1] is None, "the epoch is stored"
+
+
+def test_a_repeated_write_that_a_later_one_has_overtaken_changes_nothing() -> None:
+    shares, log = StoredShares(500), list[StoredRecord]()
+    applied(shares, log, (SHARE, shares.initialized(SHARE, 1, Offset(0), 1)))
+
+    def write(start: int, completed: int, *batches: StateBatch) -> None:
+        update = Update(
+            snapshot_epoch=0,
+            leader_epoch=LeaderEpoch(0),
+            start_offset=Offset(start),
+            completed=completed,
+            batches=batches,
+        )
+        applied(shares, log, (SHARE, shares.written(SHARE, update, 1, 1)))
+
+    write(0, 2, batch(1, 2, DeliveryState.ACKNOWLEDGED))
+    write(3, 0, batch(3, 3, DeliveryState.AVAILABLE))
+    before = shares.summary(SHARE), outcome(shares, LeaderEpoch(0))
+    write(0, 2, batch(1, 2, DeliveryState.ACKNOWLEDGED))
+    assert (shares.summary(SHARE), outcome(shares, LeaderEpoch(0))) == before
