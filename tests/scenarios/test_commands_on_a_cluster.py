@@ -126,7 +126,7 @@ def test_groups_show_share_groups_with_the_start_offset_and_the_lag_of_their_par
         return place, members
 
     with ShareConsumer(servers, "workers", "orders", "share-1") as worker:
-        until(lambda: worker.poll() is not None and worker.assigned, "an assignment")
+        until(lambda: (worker.poll(), worker.assigned)[1], "an assignment")
         nothing, (member,) = shown()
         assert nothing == {"start_offset": None, "lag": None}, "nothing is acknowledged"
         assert (member["client_id"], member["partitions"]) == ("share-1", [{"topic": "orders", "partition": 0}])
