@@ -65,10 +65,16 @@ def causes_of(harrow: Harrow, tmp_path: Path, how: str, fault: Fault) -> list[st
         producer.produce(source.name, f"order {next(numbers)}")
         return producer.flush(30) == 0
 
-    with harrow.chaos(fault) as chaos:
+    chaos = harrow.chaos(fault)
+    if how == "transactions":  # the fault needs a program that runs
         program.start()
-        until(lambda: send() and chaos.effects, "the fault has its effect")
-        send()
+        chaos.inject()
+    else:  # the first requests of the program must meet the fault
+        chaos.inject()
+        program.start()
+    until(lambda: send() and chaos.effects, "the fault has its effect")
+    send()
+    chaos.heal()
     if how == "careless":  # The others end, or read nothing.
         harrow.await_caught_up(source.name, source)
     with pytest.raises(VerdictError) as failed:
