@@ -36,6 +36,21 @@ UNKNOWN = "This server does not host this topic-partition."
 __all__ = ["FENCED_LEADER", "ShareService"]
 
 
+def check_known(cache: MetadataCache, share: SharePartition) -> None:
+    """Return if the topic-partition exists.
+
+    KafkaError(unknown_topic_or_partition) ends the leader's state of the share-partition, with its locks. So a
+    coordinator that has just started, and whose metadata have not even the topic of its own partitions, gives
+    coordinator_load_in_progress, after which the leader tries again. (A broker of Kafka has its metadata by then.)
+    """
+    topic = cache.topic_by_id(share.topic_id)
+    if topic is not None and cache.partition_count(topic.name) > share.partition:
+        return
+    if not cache.partition_count(SHARE_STATE.name):
+        raise KafkaError(ErrorCode.coordinator_load_in_progress)
+    raise KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN)
+
+
 class ShareService:
     """The states of share-partitions."""
 
@@ -75,11 +90,6 @@ class ShareService:
             raise KafkaError(ErrorCode.invalid_request, NEGATIVE_PARTITION)
         return SharePartition(group_id, topic_id, partition)
 
-    def _check_exists(self, share: SharePartition) -> None:
-        topic = self._cache.topic_by_id(share.topic_id)
-        if topic is None or self._cache.partition_count(topic.name) <= share.partition:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN)
-
     def _shard(self, share: SharePartition) -> ShareShard:
         return self.runtime.active(share.coordinator_key)
 
@@ -92,7 +102,7 @@ class ShareService:
         def decide() -> tuple[None, Sequence[StoredRecord]]:
             now_ms = self.host.clock.wall_ms()
             snapshot = shard.shares.initialized(share, state_epoch, start_offset, now_ms)
-            self._check_exists(share)
+            check_known(self._cache, share)
             return None, [(share, snapshot)]
 
         return shard.submit(share, decide)
@@ -103,7 +113,7 @@ class ShareService:
 
         def decide() -> tuple[ShareState, Sequence[StoredRecord]]:
             found, record = shard.shares.read(share, leader_epoch, self.host.clock.wall_ms())
-            self._check_exists(share)
+            check_known(self._cache, share)
             return found, [] if record is None else [(share, record)]
 
         return shard.submit(share, decide)
@@ -130,7 +140,7 @@ class ShareService:
 
         def decide() -> tuple[None, Sequence[StoredRecord]]:
             record = shard.shares.written(share, update, state_epoch, self.host.clock.wall_ms())
-            self._check_exists(share)
+            check_known(self._cache, share)
             return None, [(share, record)]
 
         return shard.submit(share, decide)
@@ -140,7 +150,7 @@ class ShareService:
         shard = self._shard(share)
 
         def decide() -> tuple[None, Sequence[StoredRecord]]:
-            self._check_exists(share)
+            check_known(self._cache, share)
             return None, [] if shard.shares.get(share) is None else [(share, None)]
 
         return shard.submit(share, decide)
@@ -150,7 +160,7 @@ class ShareService:
         shard = self._shard(share)
 
         def decide() -> tuple[StateSummary, Sequence[StoredRecord]]:
-            self._check_exists(share)
+            check_known(self._cache, share)
             return shard.shares.summary(share), []
 
         return shard.submit(share, decide)
