@@ -33,7 +33,7 @@ NULL_TOPIC_ID = "The topic id cannot be null."
 NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 UNKNOWN = "This server does not host this topic-partition."
 
-__all__ = ["FENCED_LEADER", "ShareService"]
+__all__ = ["FENCED_LEADER", "ShareService", "check_known"]
 
 
 def check_known(cache: MetadataCache, share: SharePartition) -> None:

@@ -1,5 +1,6 @@
-"""What the codecs use of kio, imported without hypothesis (`cluster/kio_types.py`). No other module here imports kio.
+"""What the codecs use of kio, imported without hypothesis (`cluster/kio_types.py`).
 
+No other module here imports kio, except `newer_messages.py`, which is imported late.
 An executor of a Spark cluster reads batches with `records.py` and `batches.py`, and has no kio.
 """
 
@@ -16,10 +17,6 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
-from kio.schema.streams_group_describe.v0 import request as streams_describe_request_v0
-from kio.schema.streams_group_describe.v0 import response as streams_describe_v0
-from kio.schema.streams_group_heartbeat.v0 import request as streams_heartbeat_request_v0
-from kio.schema.streams_group_heartbeat.v0 import response as streams_heartbeat_v0
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_datetime_i64, read_nullable_datetime_i64
@@ -39,8 +36,4 @@ __all__ = [
     "read_datetime_i64",
     "read_nullable_datetime_i64",
     "schema_name_map",
-    "streams_describe_request_v0",
-    "streams_describe_v0",
-    "streams_heartbeat_request_v0",
-    "streams_heartbeat_v0",
 ]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -36,7 +36,6 @@ from .kio_imports import (
     load_response_schema,
     schema_name_map,
 )
-from .newer_messages import NEWER
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer
@@ -64,8 +63,18 @@ __all__ = [
 
 MessageKind = Literal["request", "response"]
 Writer = Callable[[io.BytesIO, Any], None]
-OWN: dict[tuple[int, int], tuple[type[Any], type[Any]]] = {**INTERNAL, **NEWER}
-"""(API key, version) -> the classes of the request and of the response, where kio has none."""
+NEWER: Mapping[tuple[int, int], str] = {
+    (18, 5): "ApiVersions",
+    (28, 6): "TxnOffsetCommit",
+    (35, 5): "DescribeLogDirs",
+    (42, 3): "DeleteGroups",
+    (88, 1): "StreamsGroupHeartbeat",
+    (89, 1): "StreamsGroupDescribe",
+    (93, 0): "StreamsGroupTopologyDescriptionUpdate",
+}
+"""(API key, version) -> the name of the classes in `newer_messages.py`, without Request and Response."""
+OWN = frozenset({*INTERNAL, *NEWER})
+"""(API key, version) of the messages for which kio has no classes."""
 _PRELOADED: dict[int, tuple[int, ...]] = {
     0: (10, 12),
     1: (12, 16, 17),
@@ -100,10 +109,21 @@ class Versioned(Protocol):
 
 
 @cache
+def _own(api_key: int, version: int) -> tuple[type[Any], type[Any]]:
+    """Returns the classes of a request and of its response, of which kio has none."""
+    if (api_key, version) in INTERNAL:
+        return INTERNAL[api_key, version]
+    from . import newer_messages
+
+    name = NEWER[api_key, version]
+    return getattr(newer_messages, f"{name}Request"), getattr(newer_messages, f"{name}Response")
+
+
+@cache
 def request_type(api_key: int, version: int) -> Any:
     """Returns the class of the request; WireError when the version has no schema."""
     if (api_key, version) in OWN:
-        return OWN[api_key, version][0]
+        return _own(api_key, version)[0]
     try:
         return load_request_schema(api_key, version)
     except KioIndexError:
@@ -114,7 +134,7 @@ def request_type(api_key: int, version: int) -> Any:
 def response_type(api_key: int, version: int) -> Any:
     """Returns the class of the response; WireError when the version has no schema."""
     if (api_key, version) in OWN:
-        return OWN[api_key, version][1]
+        return _own(api_key, version)[1]
     try:
         return load_response_schema(api_key, version)
     except KioIndexError:

@@ -5,26 +5,27 @@ StreamsGroupHeartbeat and StreamsGroupDescribe v1, and StreamsGroupTopologyDescr
 The fields have the names and the order of Kafka's message files; all are flexible. What a message has in common with
 its version 0 are kio's classes of that version.
 
+`messages.py` has the table of them, and imports this module at the first use of one: that takes 25 ms.
 This module must not postpone the evaluation of annotations: kio reads the field types at run time.
 """
+
+# ruff: noqa: E402 - kio's base types come first
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from .kio_imports import (
-    EntityType,
-    ErrorCode,
-    RequestHeader,
-    ResponseHeader,
-    streams_describe_request_v0,
-    streams_describe_v0,
-    streams_heartbeat_request_v0,
-    streams_heartbeat_v0,
-)
-from .topic_ids import UUID
+from .. import kio_types
 
-__all__ = ["NEWER"]
+kio_types.load()
+
+from kio.schema.streams_group_describe.v0 import request as streams_describe_request_v0
+from kio.schema.streams_group_describe.v0 import response as streams_describe_v0
+from kio.schema.streams_group_heartbeat.v0 import request as streams_heartbeat_request_v0
+from kio.schema.streams_group_heartbeat.v0 import response as streams_heartbeat_v0
+
+from .kio_imports import EntityType, ErrorCode, RequestHeader, ResponseHeader
+from .topic_ids import UUID
 
 # kio's field metadata: the wire type, and the tag of a tagged field.
 _I8 = {"kafka_type": "int8"}
@@ -430,15 +431,3 @@ class StreamsGroupTopologyDescriptionUpdateResponse(_DescriptionUpdate):
     throttle_time: timedelta = field(metadata=_TIME)
     error_code: ErrorCode = field(metadata=_ERROR)
     error_message: str | None = field(metadata=_TEXT, default=None)
-
-
-NEWER: dict[tuple[int, int], tuple[type[Any], type[Any]]] = {
-    (18, 5): (ApiVersionsRequest, ApiVersionsResponse),
-    (28, 6): (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
-    (35, 5): (DescribeLogDirsRequest, DescribeLogDirsResponse),
-    (42, 3): (DeleteGroupsRequest, DeleteGroupsResponse),
-    (88, 1): (StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse),
-    (89, 1): (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
-    (93, 0): (StreamsGroupTopologyDescriptionUpdateRequest, StreamsGroupTopologyDescriptionUpdateResponse),
-}
-"""Maps (API key, version) to the classes of the request and of the response."""

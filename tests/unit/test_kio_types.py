@@ -37,6 +37,16 @@ def test_the_first_use_of_kio_imports_no_hypothesis(tmp_path: Path, used: str) -
     assert not list(tmp_path.iterdir())
 
 
+def test_a_broker_imports_newer_messages_at_their_first_use(tmp_path: Path) -> None:
+    program = (
+        "import sys\nimport harrow.cluster.broker\nfrom harrow.cluster.wire import messages\n"
+        "here = lambda: 'harrow.cluster.wire.newer_messages' in sys.modules\n"
+        "print(here(), {row[0] for row in messages.NEWER} == {18, 28, 35, 42, 88, 89, 93}, here())\n"
+        "print([messages.request_type(*row).__name__ for row in messages.NEWER][0], here())"
+    )
+    assert run(tmp_path, program).split() == ["False", "True", "False", "ApiVersionsRequest", "True"]
+
+
 def test_hypothesis_can_be_imported_afterwards(tmp_path: Path) -> None:
     program = "import harrow.cluster.wire.messages\nfrom hypothesis import strategies as st\nprint(st.integers())"
     assert run(tmp_path, program).startswith("integers()")
