@@ -8,6 +8,7 @@ has no partitions, but its active `tasks`: `{"subtopology", "partition"}`. A sha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -16,10 +17,17 @@ from harrow.cluster.listeners import Address
 from rich.console import Console
 from rich.table import Table
 
-from ..requests.share_groups import share_groups
-from ..requests.streams_groups import streams_groups
+from ..requests.groups_by_type import ListedGroup, groups_of_types
+from ..requests.share_groups import SHARE_TYPE, share_row
+from ..requests.streams_groups import STREAMS_TYPE, streams_row
 from ..topics import listed_groups
 from .admin_client import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
+
+ROW_OF_TYPE: Mapping[str, Callable[[ListedGroup, float], dict[str, Any]]] = {
+    SHARE_TYPE: share_row,
+    STREAMS_TYPE: streams_row,
+}
+"""Protocol type of a group -> its row in the list, asked of its coordinator."""
 
 
 @click.command()
@@ -36,11 +44,12 @@ def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_
         nodes = admin.describe_cluster(request_timeout=timeout).result(timeout).nodes
         brokers = [(node.id, Address(node.host, node.port)) for node in nodes]
         others: dict[str, dict[str, Any]] = {}
-        for kind, listed in (("share", share_groups), ("streams", streams_groups)):
-            try:
-                others |= {row["group"]: row for row in listed(brokers, timeout)}
-            except HarrowError as error:
-                click.echo(f"the {kind} groups could not be listed: {error}", err=True)
+        try:
+            for group in groups_of_types(brokers, timeout):
+                if group.type in ROW_OF_TYPE:
+                    others[group.name] = ROW_OF_TYPE[group.type](group, timeout)
+        except HarrowError as error:
+            click.echo(f"the share and streams groups could not be listed: {error}", err=True)
         known = sorted({*existing, *others})
         for name in groups:
             if name not in known:

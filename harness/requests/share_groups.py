@@ -1,25 +1,22 @@
 """The share groups (KIP-932) of any running cluster, their members and their share-partitions, for `harrow groups`.
 
-librdkafka leaves out groups of other protocols than consumers'. ListGroups of a broker has the groups that it
-coordinates, so the same broker describes them, and says where their share-partitions begin. None stands for what
-Kafka's `kafka-share-groups --describe` shows as "-": the start offset until the first acknowledgement is stored, and
-the lag until then, or from a broker before 4.2 (DescribeShareGroupOffsets v0). A partition with an error has neither;
-Kafka's tool leaves it out. May fail: HarrowError when a broker does not respond, or refuses ListGroups. A broker that
-closes the connection at another request, or refuses it, leaves a group without members, or without share-partitions.
+None stands for what Kafka's `kafka-share-groups --describe` shows as "-": the start offset until the first
+acknowledgement is stored, and the lag until then, or from a broker before 4.2 (DescribeShareGroupOffsets v0). A
+partition with an error has neither; Kafka's tool leaves it out. A broker that closes the connection at a request, or
+refuses it, leaves a group without members, or without share-partitions.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from typing import Any
 
-from harrow.cluster.errors import ClusterError, ErrorCode, HarrowError, error_name
+from harrow.cluster.errors import ErrorCode, HarrowError
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
-from .final_groups import LIST_GROUPS_VERSION
+from .groups_by_type import ListedGroup
 from .raw import ask
 
 SHARE_TYPE = "share"
@@ -28,27 +25,10 @@ OFFSETS_VERSIONS = (1, 0)
 """The newest first; version 0 has no lag."""
 
 
-def share_groups(brokers: Iterable[tuple[int, Address]], timeout_s: float) -> list[dict[str, Any]]:
-    """Return a row for each share group, by name, as `harrow groups --json` prints it."""
-    listing = client_request(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION)
-    rows: dict[str, dict[str, Any]] = {}
-    for node, address in brokers:
-        response = ask(address, listing, timeout_s=timeout_s)
-        if response.error_code is not ErrorCode.none:
-            raise ClusterError(f"{address} refused ListGroups: {error_name(response.error_code)}")
-        for listed in response.groups:
-            if listed.protocol_type == SHARE_TYPE:
-                name = listed.group_id
-                rows[name] = {
-                    "group": name,
-                    "state": listed.group_state.lower(),
-                    "assignor": None,
-                    "coordinator": node,
-                    "members": [],
-                    "share_partitions": _share_partitions(address, name, timeout_s),
-                    **_described(address, name, timeout_s),
-                }
-    return [rows[name] for name in sorted(rows)]
+def share_row(group: ListedGroup, timeout_s: float) -> dict[str, Any]:
+    """Return the row of a share group, as `harrow groups --json` prints it."""
+    places = _share_partitions(group.address, group.name, timeout_s)
+    return group.row(**{"members": [], "share_partitions": places, **_described(group.address, group.name, timeout_s)})
 
 
 def _described(address: Address, name: str, timeout_s: float) -> dict[str, Any]:
