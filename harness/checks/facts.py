@@ -50,7 +50,7 @@ class AcknowledgedAndLost(TimedFact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedEarly(TimedFact):
-    """A broker removed a segment too early."""
+    """A broker removed segments too early."""
 
     name = "removed-early"
     broker: int

@@ -224,6 +224,24 @@ def test_a_segment_that_is_too_young_may_not_go(run: RunFolder) -> None:
     assert text in verdict.anomalies[0].explanation
 
 
+def test_each_lost_record_names_the_segment_that_had_it(run: RunFolder) -> None:
+    """As in a final read whose first request came before the removals, and whose second one came after them."""
+    batches = [record_batch([value], base_offset=offset, timestamp_ms=NOW_MS) for offset, value in enumerate("abc")]
+    for offset, batch in enumerate(batches):
+        run.tapped(batch, offset)
+    for node in (1, 2):
+        path = run.log(node, batches[2])
+        path.rename(path.with_name(f"{2:020}.log"))
+        deleted(run, node, [0], 1)
+        deleted(run, node, [1], 2)
+    run.final({0: "a", 2: "c"})
+    verdict = judged(run)
+    assert verdict.anomaly_counts == {"lost-write": 2}
+    for offset, anomaly in enumerate(verdict.anomalies):
+        assert f"broker 1 removed the segment of offsets {offset} to {offset} too early" in anomaly.explanation
+    assert "removed offsets 0 to 1 of orders-0" in verdict.causes["lost-write"][0]
+
+
 def test_records_of_another_time_may_go_at_once(run: RunFolder) -> None:
     """Their producer set a timestamp of last year."""
     two_records(run, timestamp_ms=NOW_MS - 365 * DAY_MS)

@@ -27,8 +27,9 @@ def lost(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str
 
 def _removed_sentence(fact: RemovedEarly, evidence: RunEvidence) -> str:
     return (
-        f"broker {fact.broker} removed offsets {fact.first_offset} to {fact.last_offset} of {fact.place} at "
-        f"{evidence.at(fact.first_ns)} by {fact.reason}, too early; followers and later leaders begin behind them"
+        f"broker {fact.broker} removed offsets {fact.first_offset} to {fact.last_offset} of {fact.place} "
+        f"{evidence.span(fact.first_ns, fact.last_ns)} by {fact.reason}, too early; "
+        "followers and later leaders begin behind them"
     )
 
 

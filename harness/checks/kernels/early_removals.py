@@ -16,6 +16,7 @@ another replica's removal was legal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -30,15 +31,29 @@ TOLERANCE_MS = 1_000
 BY_TIME, BY_SIZE = "retention.ms", "retention.bytes"
 
 
-def first_too_early(job: PartitionJob, produced: pl.DataFrame) -> tuple[int, Removal] | None:
-    """Return the first offset that was removed too early, and the removal; None without one."""
+@dataclass(frozen=True, slots=True)
+class EarlyRemovals:
+    """The removals of a partition that were too early, if any."""
+
+    start: int
+    """The records from this offset on should be there."""
+    rows: tuple[Removal, ...]
+    """Sorted by their first offset; the segments of one broker do not overlap, those of two do."""
+
+    def of_offset(self, offset: int) -> Removal | None:
+        """Return the first of them that removed this offset."""
+        return next((row for row in self.rows if row.base <= offset < row.end), None)
+
+
+def removed_too_early(job: PartitionJob, produced: pl.DataFrame) -> EarlyRemovals | None:
+    """Return the removals that were too early, where no other replica's removal was legal; None without one."""
     judged = [row for row in job.removals if row.reason in (BY_TIME, BY_SIZE)]
     if not judged:
         return None
     early = [row for row in judged if _is_too_early(row, job, produced)]
     legal_end = max((row.end for row in judged if row not in early), default=0)
-    found = min((row for row in early if row.end > legal_end), key=_base, default=None)
-    return None if found is None else (max(found.base, legal_end), found)
+    found = tuple(sorted((row for row in early if row.end > legal_end), key=_base))
+    return EarlyRemovals(max(found[0].base, legal_end), found) if found else None
 
 
 def _base(row: Removal) -> int:
@@ -73,9 +88,10 @@ def legal_heads(job: PartitionJob, early: int) -> dict[str, int]:
     return heads
 
 
-def describe_early(row: Removal | None, offset: int) -> str:
-    """Return the end of a sentence about a lost record; empty unless `row`, which was too early, removed it."""
-    if row is None or not row.base <= offset < row.end:
+def describe_early(early: EarlyRemovals | None, offset: int) -> str:
+    """Return the end of a sentence about a lost record; empty unless a removal that was too early removed it."""
+    row = None if early is None else early.of_offset(offset)
+    if row is None:
         return ""
     if row.reason == BY_TIME:
         limit = f"{BY_TIME} is {row.keep_ms} and a record of the segment was younger"

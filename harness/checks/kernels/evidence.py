@@ -19,8 +19,8 @@ from ..facts import (
     ResponseLost,
     SequenceUsedAgain,
 )
-from ..log_changes import Removal
 from .batches import log_batches
+from .early_removals import EarlyRemovals
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
@@ -41,23 +41,27 @@ def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     findings.evidence += _sequences_used_again(inputs)
 
 
-def _removed_early(inputs: PartitionInputs, row: Removal) -> list[Fact]:
-    records = inputs.acked_batches.filter((pl.col("base_offset") >= row.base) & (pl.col("last_offset") < row.end))[
-        "count"
-    ].sum()
-    return [
-        RemovedEarly(
-            topic=inputs.job.topic,
-            partition=inputs.job.partition,
-            broker=row.node,
-            reason=row.reason,
-            records=int(records),
-            first_ns=row.t_ns,
-            last_ns=row.t_ns,
-            first_offset=row.base,
-            last_offset=row.end - 1,
+def _removed_early(inputs: PartitionInputs, early: EarlyRemovals) -> list[Fact]:
+    """Return a fact for each broker: the segments that it removed, one after the other."""
+    facts: list[Fact] = []
+    for node in sorted({row.node for row in early.rows}):
+        rows = [row for row in early.rows if row.node == node]
+        first, end = max(rows[0].base, early.start), rows[-1].end
+        inside = (pl.col("base_offset") >= first) & (pl.col("last_offset") < end)
+        facts.append(
+            RemovedEarly(
+                topic=inputs.job.topic,
+                partition=inputs.job.partition,
+                broker=node,
+                reason=rows[0].reason,
+                records=int(inputs.acked_batches.filter(inside)["count"].sum()),
+                first_ns=min(row.t_ns for row in rows),
+                last_ns=max(row.t_ns for row in rows),
+                first_offset=first,
+                last_offset=end - 1,
+            )
         )
-    ]
+    return facts
 
 
 def _lost(inputs: PartitionInputs) -> list[Fact]:

@@ -23,9 +23,8 @@ import polars as pl
 from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED
 from ...histories.segments import ABORT_MARKER, transaction_ranges
-from ..log_changes import Removal
 from ..plans import PartitionJob
-from .early_removals import first_too_early, legal_heads
+from .early_removals import EarlyRemovals, legal_heads, removed_too_early
 from .incarnations import since_creation
 from .resent_batches import as_stored
 
@@ -227,8 +226,8 @@ class PartitionInputs:
     """What leaders said in responses of high watermarks and last stable offsets, since the topic was created."""
     shares: pl.DataFrame = field(default_factory=NO_SHARES.clone)
     """What share groups did with the records, since the topic was created."""
-    early: Removal | None = None
-    """A removal that was too early (`early_removals.py`)."""
+    early: EarlyRemovals | None = None
+    """Removals that were too early."""
     end_ns: int = 0
     """When the final read of the partition was complete; 0 without one."""
     to_the_end: bool = True
@@ -348,9 +347,9 @@ def arrange(
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     ops, batches, doubts = since_creation(job, ops, batches)
     produced = as_stored(chosen(batches, batches["kind"].to_numpy() == PRODUCED), logs)
-    low, early = sys.maxsize, first_too_early(job, produced)
+    low, early = sys.maxsize, removed_too_early(job, produced)
     if early is not None:
-        low = early[0]
+        low = early.start
         job = replace(job, deleted_heads=legal_heads(job, low))
     roles = roles_of(*(ops[name].to_numpy() for name in ("kind", "outcome", "source")))
     bounds = chosen(ops, roles == Role.BOUNDS)
@@ -368,7 +367,7 @@ def arrange(
         produced=produced,
         fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
-        early=None if early is None else early[1],
+        early=early,
         problems=[*problems, *doubts],
         end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
         to_the_end=not len(bounds) or bounds["outcome"][-1] == OperationType.OK,
