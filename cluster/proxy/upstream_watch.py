@@ -2,25 +2,28 @@
 
 Owns: one connection to the address, on which nothing is sent. Its end says at once that the broker has died, and then
 a connection is tried every `PROBE_MS`. A connection that times out says nothing (a paused broker, a host behind a
-firewall): nothing is reported then.
+firewall), and neither does one for which this process has no descriptor left: nothing is reported then.
 
 What may fail: `on_up` raises ConfigError where a port cannot be bound; the task that runs the watch ends with it.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from ..host.seam import FrameHandler, Link, Peer, ProcessHost, Promise
+from ..host.seam import FrameHandler, Host, Link, Peer, Promise
 from ..listeners import Address
 
 CONNECT_TIMEOUT_MS = 10_000
 PROBE_MS = 20
+OWN_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+"""Errors of this machine, such as after thousands of connections of clients: the broker may be well."""
 
 
 async def watch_upstream(
-    host: ProcessHost,
+    host: Host,
     peer: Peer,
     upstream: Callable[[], Address],
     *,
@@ -35,8 +38,9 @@ async def watch_upstream(
             await host.network.connect(peer, *upstream(), partial(_watch_handler, ended), timeout_ms=CONNECT_TIMEOUT_MS)
         except TimeoutError:
             ended.set_result(None)
-        except OSError:
-            on_down()
+        except OSError as error:
+            if error.errno not in OWN_TROUBLE:
+                on_down()
             ended.set_result(None)
         else:
             await on_up()

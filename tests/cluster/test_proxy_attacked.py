@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,13 +12,16 @@ from pathlib import Path
 import pytest
 from harrow.cluster.broker_folder import LOG, broker_name
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.trace import WARNINGS_A_SECOND
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.headers import encode_request_header, parse_request_header
 from listening_broker import ListeningBroker, behind_a_proxy, connected, frame, read_frame, response
+from long_runs import some
 from raw_kafka import produce_request
+from waiting import until
 
 MIB = 1024 * 1024
 FLOOD_BYTES = 100 * MIB
@@ -128,7 +132,7 @@ def test_an_unknown_version_of_api_versions_gets_the_known_range_and_is_not_forw
         assert found[:4] == b"\0\0\0\5"
         entity = messages.decode_response(ApiKey.API_VERSIONS, 0, found, 4)
         assert entity.error_code == ErrorCode.unsupported_version
-        assert [(row.api_key, row.max_version) for row in entity.api_keys] == [(18, 4)]
+        assert [(row.api_key, row.max_version) for row in entity.api_keys] == [(18, 5)]
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_frame_ends_the_brokers_connection(
@@ -226,6 +230,92 @@ def test_two_hundred_connections_are_served(path: tuple[ListeningBroker, Proxy])
     finally:
         for client in clients:
             client.close()
+
+
+# ------------------------------------------------------------------------------------ strangers
+
+
+SLOW = metadata(1)[:7]
+HUGE = (100 * MIB).to_bytes(4, "big") + b"\0"
+"""A size that is allowed, without the bytes."""
+
+
+@pytest.mark.parametrize("sent", [b"", SLOW, HUGE], ids=["silent", "slow", "huge"])
+def test_a_stranger_ends_when_the_broker_closes_its_idle_connection(
+    path: tuple[ListeningBroker, Proxy], sent: bytes
+) -> None:
+    """The deadline is the broker's connections.max.idle.ms: no byte of an incomplete request reaches it."""
+    with connected(*path) as (client, broker):
+        for byte in sent:
+            client.sendall(bytes((byte,)))
+        serves(path)
+        broker.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            broker.recv(1)
+        broker.close()
+        assert is_closed(client)
+    assert log_of(path[1]) == "", "no line"
+    serves(path)
+
+
+def test_strangers_take_neither_memory_nor_lines(path: tuple[ListeningBroker, Proxy]) -> None:
+    listening, proxy = path
+    before = memory(proxy, "VmRSS")
+    count = len(some(range(2_000), 200))
+    clients: list[socket.socket] = []
+    try:
+        for number in range(count):
+            clients.append(socket.create_connection(proxy.addresses[1], 30))
+            clients[-1].sendall((HUGE, SLOW, b"")[number % 3])
+            listening.accept()
+        serves(path)
+        assert memory(proxy, "VmRSS") - before < count * 64 * 1024, "64 KiB for each connection"
+        assert log_of(proxy) == ""
+    finally:
+        for client in clients:
+            client.close()
+    serves(path)
+
+
+def test_garbage_on_many_connections_has_few_lines(path: tuple[ListeningBroker, Proxy]) -> None:
+    count = 300
+    for _ in range(count):
+        with connected(*path) as (client, _broker):
+            client.sendall(b"\xff" * 8)
+            assert is_closed(client)
+    lines = log_of(path[1]).splitlines()
+    seconds = {line[:19] for line in lines}
+    assert 1 <= len(lines) <= (WARNINGS_A_SECOND + 1) * len(seconds)
+    serves(path)
+
+
+def test_a_proxy_without_descriptors_serves_again_when_strangers_leave(tmp_path: Path) -> None:
+    with ListeningBroker() as listening, Proxy(tmp_path, {1: listening.address}) as proxy:
+        listening.accept()
+        pid = proxy.process.pid
+        assert pid is not None
+        used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 20, hard))
+        address = proxy.addresses[1]
+        clients = [socket.create_connection(address, 30) for _ in range(100)]
+        until(lambda: "resting" in log_of(proxy))
+        for client in clients:
+            client.close()
+        until(lambda: _is_served(listening, address), amid=(OSError,))
+        lines = log_of(proxy).splitlines()
+        assert len(lines) == len([line for line in lines if "cannot accept" in line]), "no line for each connection"
+
+
+def _is_served(listening: ListeningBroker, address: tuple[str, int]) -> bool:
+    """Whether a request of a new client reaches the broker; connections of earlier clients end without one."""
+    with contextlib.closing(socket.create_connection(address, 30)) as client:
+        client.sendall(metadata(1))
+        while True:
+            accepted = listening.accept()
+            accepted.settimeout(1.0)
+            with contextlib.suppress(OSError):
+                return parse_request_header(read_frame(accepted)).correlation_id == 1
 
 
 # ------------------------------------------------------------------------------------ memory
