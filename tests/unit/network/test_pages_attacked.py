@@ -87,11 +87,14 @@ def test_a_byte_now_and_then_does_not_move_the_deadline(monkeypatch: pytest.Monk
         async with served() as page:
             reader, writer = await page.connect()
 
+            paused = asyncio.Event()
+
             async def drip() -> None:
                 with contextlib.suppress(OSError):
                     while not writer.is_closing():
                         writer.write(b"x")
-                        await asyncio.sleep(0.02)
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(paused.wait(), 0.02)
 
             dripping = asyncio.create_task(drip())
             assert await is_closed(reader)
