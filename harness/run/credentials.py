@@ -70,6 +70,11 @@ class RunCredentials:
                 "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka cannot "
                 f"show it that certificate; choose SASL, or the backend {LOCAL}"
             )
+        if self._backend == APACHE and self.security.mechanism == "OAUTHBEARER":
+            raise CapabilityError(
+                f"security={self.security}: the backend {APACHE} does not start Kafka with OAUTHBEARER; choose PLAIN or "
+                f"SCRAM, or the backend {LOCAL}"
+            )
         self._of_cluster = self._files()
         added = self._of_cluster.broker_settings
         for name in added.keys() & config.keys():
