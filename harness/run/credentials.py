@@ -67,8 +67,8 @@ class RunCredentials:
             raise CapabilityError(_refusal(self.security, self._backend))
         if self._backend == APACHE and self.security.kind == MTLS:
             raise CapabilityError(
-                "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka cannot "
-                f"show it that certificate; choose SASL, or the backend {LOCAL}"
+                "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka "
+                f"cannot show it that certificate; choose SASL, or the backend {LOCAL}"
             )
         if self._backend == APACHE and self.security.mechanism == "OAUTHBEARER":
             raise CapabilityError(

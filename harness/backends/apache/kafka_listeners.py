@@ -1,7 +1,8 @@
 """Where each node listens, and how its connections to other nodes pass the proxy.
 
 A node has three listeners on the loopback address: for clients, for other brokers, and for the quorum's voters; where
-clients need credentials, a fourth one for Harrow's own clients. Those of brokers and voters are named by a host name of the node (`kafka-2`). Each node's JVM has a hosts file of its own, in which its own
+clients need credentials, a fourth one for Harrow's own clients. Those of brokers and voters are named by a host name
+of the node (`kafka-2`). Each node's JVM has a hosts file of its own, in which its own
 name is the loopback address and the name of another node is an address of this pair, 127.77.<source>.<target>, at which
 the proxy listens. So the proxy knows by the address which broker connects to which, for replication and for the quorum.
 
