@@ -48,6 +48,9 @@ class Proxy:
 
     `folder`: the cluster folder, which holds all files. `tap`: whether to write the history of what the brokers
     acknowledged and delivered. `seed`: of the process's random numbers.
+    `own_upstreams`: a second listener of each broker, without TLS and SASL, for Harrow's own clients (`own_servers`).
+    `keystore`: a file in PEM with key and certificates: then clients speak TLS with the proxy, which speaks without TLS
+    with the brokers. SASL passes; each connection logs in at its broker.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Proxy:
         tap: bool = True,
         seed: int = 0,
         peer_links: Sequence[PeerLink] = (),
+        own_upstreams: Mapping[int, tuple[str, int]] | None = None,
+        keystore: str = "",
     ) -> None:
         if not upstreams:
             raise ConfigError("upstreams={}: name at least one broker, as {1: ('127.0.0.1', 9092)}")
@@ -67,6 +72,9 @@ class Proxy:
         self.upstreams = {node_id: Address(*upstreams[node_id]) for node_id in sorted(upstreams)}
         self._tap = tap
         self._peer_links = tuple(peer_links)
+        self._own_upstreams = {node_id: Address(*row) for node_id, row in (own_upstreams or {}).items()}
+        self._keystore = keystore
+        self._own_ports: dict[int, ReservedPort] = {}
         self._seed = seed
         self._ports: dict[int, ReservedPort] = {}
         self._process: ManagedProcess | None = None
@@ -85,6 +93,7 @@ class Proxy:
         folder = self.folder / PROXY
         folder.mkdir(parents=True, exist_ok=True)
         self._ports = {node_id: ReservedPort() for node_id in self.upstreams}
+        self._own_ports = {node_id: ReservedPort() for node_id in self._own_upstreams}
         options: dict[str, Any] = {
             "role": "proxy",
             "name": PROXY,
@@ -92,9 +101,15 @@ class Proxy:
             "seed": self._seed,
             "tap": self._tap,
             "brokers": [
-                {"node_id": node_id, "upstream": list(upstream), "address": list(self._address(node_id))}
+                {
+                    "node_id": node_id,
+                    "upstream": list(upstream),
+                    "address": list(self._address(node_id)),
+                    **self._own_row(node_id),
+                }
                 for node_id, upstream in self.upstreams.items()
             ],
+            "keystore": self._keystore,
             "peer_links": [row._asdict() for row in self._peer_links],
         }
         self._process = ManagedProcess(fork_server(), "proxy", folder, options)
@@ -109,9 +124,10 @@ class Proxy:
         if self._process is not None:
             self._process.close()
             self._process = None
-        for port in self._ports.values():
+        for port in (*self._ports.values(), *self._own_ports.values()):
             port.release()
         self._ports.clear()
+        self._own_ports.clear()
 
     @property
     def process(self) -> ManagedProcess:
@@ -125,6 +141,20 @@ class Proxy:
         """`host:port,…` of the proxy, for every broker that was given: the value of a client's `bootstrap.servers`."""
         assert self.process, "started"
         return ",".join(str(self._address(node_id)) for node_id in self.upstreams)
+
+    @property
+    def own_servers(self) -> str:
+        """The same of the ports that lead to `own_upstreams`; without these `bootstrap_servers`."""
+        if not self._own_upstreams:
+            return self.bootstrap_servers
+        assert self.process, "started"
+        return ",".join(str(Address(LOOPBACK, port.number)) for port in self._own_ports.values())
+
+    def _own_row(self, node_id: int) -> dict[str, Any]:
+        if node_id not in self._own_upstreams:
+            return {}
+        address = Address(LOOPBACK, self._own_ports[node_id].number)
+        return {"own": {"upstream": list(self._own_upstreams[node_id]), "address": list(address)}}
 
     @property
     def addresses(self) -> dict[int, Address]:

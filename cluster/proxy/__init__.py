@@ -12,6 +12,8 @@ apis.py           which APIs and versions pass; the ApiVersions response
 addresses.py      brokers' addresses in responses, replaced by the proxy's
 machine.py        what the proxy needs of the machine beside the seam
 
-Only plain Kafka passes: a connection that begins otherwise (TLS), or asks for SASL, is closed with a line in the log.
+TLS of clients ends here, with a keystore that the options name; without one, and on the ports of Harrow's own clients,
+only plain Kafka passes, and a connection that begins otherwise is closed with a line in the log. SASL passes from
+SaslHandshake v1 on: each client logs in at its broker, on the connection that belongs to its own.
 `harrow.cluster.proxy_supervisor` starts the process.
 """

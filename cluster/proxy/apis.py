@@ -5,7 +5,7 @@ proxy find addresses of brokers in its response. Ranges of a broker's ApiVersion
 so that a client never gets the address of a foreign broker; an API without such a version is left out.
 
 Left out by name: what only KRaft controllers serve, whose responses name controllers (`CONTROLLER_APIS`);
-DescribeQuorum from version 2 on, for the same reason; SASL, because its messages are no requests (`SASL_APIS`).
+DescribeQuorum from version 2 on, for the same reason; SaslHandshake v0, because what follows it has no headers.
 Produce keeps version 0 in its range as Apache Kafka does (KAFKA-18659): librdkafka would send uncompressed batches
 otherwise.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -27,8 +28,9 @@ from ..wire.headers import RequestHeader
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM = 52, 53, 54, 55
 FETCH_SNAPSHOT, UPDATE_RAFT_VOTER = 59, 82
 CONTROLLER_APIS = frozenset((VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT, UPDATE_RAFT_VOTER))
-SASL_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-LEFT_OUT = CONTROLLER_APIS | SASL_APIS | INTER_BROKER_APIS
+LEFT_OUT = CONTROLLER_APIS | INTER_BROKER_APIS
+VERSION_LEAST: Mapping[int, int] = {ApiKey.SASL_HANDSHAKE: 1}
+"""Lowest versions that pass."""
 VERSION_MOST = {DESCRIBE_QUORUM: 1}
 """Highest versions that pass, where the schema of a later version names controllers."""
 
@@ -43,7 +45,7 @@ def passing_versions(api_key: int) -> range:
         return range(0)
     most = min(known[-1], VERSION_MOST.get(api_key, known[-1]))
     assert known == tuple(range(known[0], known[-1] + 1)), f"API key {api_key}: versions {known}"
-    return range(known[0], most + 1)
+    return range(VERSION_LEAST.get(api_key, known[0]), most + 1)
 
 
 def check_passes(api_key: int, version: int) -> None:
@@ -51,8 +53,6 @@ def check_passes(api_key: int, version: int) -> None:
     passing = passing_versions(api_key)
     if version in passing:
         return
-    if api_key in SASL_APIS:
-        raise WireError("the client asks for SASL, which does not pass the proxy; use a PLAINTEXT listener")
     if not passing:
         raise WireError(f"API key {api_key} does not pass the proxy")
     raise WireError(f"API key {api_key} passes the proxy in versions {passing[0]} to {passing[-1]}, not {version}")

@@ -9,8 +9,12 @@ What may fail: ConfigError where the port cannot be bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
 from ..events.links import ProxyClosed, ProxyOpened
-from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise
+from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise, TlsOptions
 from ..listeners import Address
 from ..network.unanswered import UnansweredWatch
 from .addresses import AddressOf
@@ -21,11 +25,19 @@ from .tap_transactions import TransactionViews
 from .topic_names import TopicNames
 from .upstream_watch import watch_upstream
 
-LISTENER = "proxy"
+LISTENER, OWN_LISTENER = "proxy", "proxy-own"
 FRAME_BYTES_MOST = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
 UPSTREAM = "upstream"
 """The kind of peer that the foreign broker is on its own links."""
+
+
+class OwnPort(NamedTuple):
+    """A second port, without TLS, that leads to another listener of the broker: for Harrow's own clients."""
+
+    address: Address
+    upstream: Address
+    address_of: AddressOf
 
 
 class BrokerProxy:
@@ -41,12 +53,16 @@ class BrokerProxy:
         address_of: AddressOf,
         names: TopicNames,
         transactions: TransactionViews,
+        tls: TlsOptions | None = None,
+        own: OwnPort | None = None,
     ) -> None:
         self.node_id = node_id
         self.address = address
         self.upstream = upstream
         self._host = host
         self._peer = Peer(UPSTREAM, str(node_id))
+        self.own = own
+        self._tls = tls
         self._services = ConnectionServices(
             host=host,
             upstream=lambda: self.upstream,
@@ -55,8 +71,12 @@ class BrokerProxy:
             tap=ProxyTap(host.tap, names, transactions),
             on_closed=self._closed,
         )
+        self._own_services = (
+            None if own is None else replace(self._services, upstream=lambda: own.upstream, address_of=own.address_of)
+        )
         self._connections: dict[ProxiedConnection, None] = {}
         self._acceptor: Acceptor | None = None
+        self._own_acceptor: Acceptor | None = None
         self._watch = UnansweredWatch(host, lambda: self._connections)
 
     @property
@@ -96,18 +116,29 @@ class BrokerProxy:
 
     async def _open_port(self) -> None:
         if self._acceptor is None:
+            network = self._host.network
             self._host.bind_listener(LISTENER, self.address)
-            self._acceptor = await self._host.network.listen(LISTENER, self._accept, max_frame_bytes=FRAME_BYTES_MOST)
+            self._acceptor = await network.listen(
+                LISTENER, partial(self._accept, self._services), max_frame_bytes=FRAME_BYTES_MOST, tls=self._tls
+            )
+            if self.own is not None and self._own_services is not None:
+                self._host.bind_listener(OWN_LISTENER, self.own.address)
+                self._own_acceptor = await network.listen(
+                    OWN_LISTENER, partial(self._accept, self._own_services), max_frame_bytes=FRAME_BYTES_MOST
+                )
             self._host.trace.emit(ProxyOpened(upstream=str(self.upstream)))
 
     def _close_port(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
             self._acceptor = None
+            if self._own_acceptor is not None:
+                self._own_acceptor.close()
+                self._own_acceptor = None
             self._host.trace.emit(ProxyClosed(upstream=str(self.upstream)))
 
-    def _accept(self, link: Link) -> FrameHandler:
-        connection = ProxiedConnection(self._services, link)
+    def _accept(self, services: ConnectionServices, link: Link) -> FrameHandler:
+        connection = ProxiedConnection(services, link)
         self._connections[connection] = None
         return connection
 

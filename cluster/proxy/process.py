@@ -3,9 +3,10 @@
 Owns: the broker proxies by node id, the addresses that responses get, and what the taps of all brokers share. A node
 id that a response names for the first time gets a host, a folder and a port of its own before the response leaves.
 
-Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`, and `peer_links`, a list
-of `{"source": node_id, "target": node_id, "address", "upstream"}`: where connections of one broker to another arrive
-(`peer_links.py`).
+Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`, each optionally with
+`own`: `{"address", "upstream"}` of the listener for Harrow's own clients; `keystore`, a file in PEM with the key and
+the certificates with which clients speak TLS (empty: without TLS); and `peer_links`, a list of `{"source": node_id,
+"target": node_id, "address", "upstream"}`: where connections of one broker to another arrive (`peer_links.py`).
 Control operations of the process's own socket: `proxy`, the brokers as JSON.
 
 What may fail: ConfigError where a port cannot be bound.
@@ -18,14 +19,16 @@ from typing import Any
 
 from ..broker_folder import broker_name
 from ..events.links import ProxiedBroker
-from ..host.seam import ProcessHost, Promise
+from ..host.seam import ProcessHost, Promise, TlsOptions
 from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
-from .broker_proxy import BrokerProxy
+from .broker_proxy import BrokerProxy, OwnPort
 from .machine import MakeHost
 from .peer_links import PeerListener, PeerSource
 from .tap_transactions import TransactionViews
 from .topic_names import TopicNames
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 
 
 class ProxyProcess:
@@ -39,8 +42,9 @@ class ProxyProcess:
         self._transactions = TransactionViews()
         self._ports: list[ReservedPort] = []
         self._failed: Promise[None] = host.tasks.promise()
+        self._tls = _tls_of(host, str(options.get("keystore", "")))
         for row in options["brokers"]:
-            self._add(int(row["node_id"]), Address(*row["upstream"]), Address(*row["address"]))
+            self._add(int(row["node_id"]), Address(*row["upstream"]), Address(*row["address"]), row.get("own"))
         self._peer_listeners = self._listeners_for_peers(options.get("peer_links", ()))
         host.control.register("proxy", self._op_proxy)
 
@@ -74,7 +78,14 @@ class ProxyProcess:
             self._host.tasks.spawn(found.start(), name=f"proxy-{node_id}")
         return found.address
 
-    def _add(self, node_id: int, upstream: Address, address: Address) -> BrokerProxy:
+    def own_address_of(self, node_id: int, _upstream: Address) -> Address | None:
+        """The same on connections of Harrow's own clients; their brokers are all known from the start."""
+        found = self._brokers.get(node_id)
+        return None if found is None or found.own is None else found.own.address
+
+    def _add(
+        self, node_id: int, upstream: Address, address: Address, own: Mapping[str, Any] | None = None
+    ) -> BrokerProxy:
         host = self._make_host(broker_name(node_id))
         broker = self._brokers[node_id] = BrokerProxy(
             host,
@@ -84,6 +95,10 @@ class ProxyProcess:
             address_of=self.address_of,
             names=self._names,
             transactions=self._transactions,
+            tls=self._tls,
+            own=None
+            if own is None
+            else OwnPort(Address(*own["address"]), Address(*own["upstream"]), self.own_address_of),
         )
         event = ProxiedBroker(node_id=node_id, upstream=str(upstream), address=str(address))
         self._host.trace.emit(event)
@@ -113,3 +128,12 @@ class ProxyProcess:
                 for node_id, broker in sorted(self._brokers.items())
             ]
         }
+
+
+def _tls_of(host: ProcessHost, keystore: str) -> TlsOptions | None:
+    """The TLS of clients, whose key and certificates are in this file; None without one."""
+    if not keystore:
+        return None
+    text = host.disk.read(keystore).decode()
+    key, separator, chain = text.partition(CERTIFICATE)
+    return TlsOptions(key=key, chain=separator + chain)

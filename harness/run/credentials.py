@@ -14,9 +14,9 @@ from harrow.faults.controls import RUNNING
 from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
-from ..backends.choice import EXTERNAL, LOCAL
+from ..backends.choice import APACHE, EXTERNAL, LOCAL
 from ..backends.local import LocalSystem
-from ..security.choice import INSECURE, Security, check_user
+from ..security.choice import INSECURE, MTLS, Security, check_user
 from ..security.client_settings import Access, client_settings
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ class RunCredentials:
         """
         if self.security == INSECURE:
             return dict(config)
-        if self._backend != LOCAL:
-            raise CapabilityError(_refusal(self.security, self._backend))
+        refusal = _refusal(self.security, self._backend)
+        if refusal:
+            raise CapabilityError(refusal)
         self._of_cluster = self._files()
         added = self._of_cluster.broker_settings
         for name in added.keys() & config.keys():
@@ -124,6 +125,11 @@ class RunCredentials:
         files.users[user] = None
         own = self._addresses(self._cluster().own_servers)
         if mechanism == "PLAIN":
+            if self._backend == APACHE:
+                raise CapabilityError(
+                    f"user {user!r}: Apache Kafka takes new users of PLAIN when a listener starts only; name the user "
+                    f"in Security({str(self.security)!r}, users=…), or choose SCRAM"
+                )
             self._check_all_run(user)
             credentials.store_plain_users(own, files.plain_setting, files.plain_module(tuple(files.users)))
         else:
@@ -172,12 +178,27 @@ class RunCredentials:
 
 
 def _refusal(security: Security, backend: str) -> str:
+    """Why the brokers of a backend cannot have this security; empty where they can."""
+    if backend == LOCAL:
+        return ""
     if backend == EXTERNAL:
         return (
             f"security={security}: the brokers of the backend {backend} have the security that they have; give your "
             "clients their own settings, and Harrow a PLAINTEXT listener in bootstrap"
         )
-    return (
-        f"security={security}: clients reach the brokers of the backend {backend} in another way, such as through a "
-        f"proxy that reads what they send; choose the backend {LOCAL}, or leave security out"
-    )
+    if backend != APACHE:
+        return (
+            f"security={security}: clients reach the brokers of the backend {backend} in another way, such as through "
+            f"a proxy that reads what they send; choose the backend {LOCAL} or {APACHE}, or leave security out"
+        )
+    if security.kind == MTLS:
+        return (
+            "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka cannot "
+            f"show it that certificate; choose SASL, or the backend {LOCAL}"
+        )
+    if security.mechanism == "OAUTHBEARER":
+        return (
+            f"security={security}: the backend {APACHE} does not start Kafka with OAUTHBEARER; choose PLAIN or SCRAM, "
+            f"or the backend {LOCAL}"
+        )
+    return ""

@@ -104,7 +104,7 @@ def log_of(proxy: Proxy) -> str:
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (frame(b"\x00"), "no request header"),
         (frame(b"\x7f\x00\x00\x00\x00\x00\x00\x01\x00\x00"), "unknown API key"),
-        (header(17, 1, 1), "SASL"),
+        (header(17, 0, 1), "passes the proxy in versions 1 to 1, not 0"),
         (header(52, 0, 1), "does not pass the proxy"),
         (header(3, 99, 1), "0 to 13, not 99"),
         (header(0, 13, 1) + bytes(5), "Produce v13 does not decode"),

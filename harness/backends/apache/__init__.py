@@ -2,6 +2,7 @@
 
     installation.py    where Kafka and Java are, or why the backend cannot be used here
     kafka_cluster.py   the cluster: KRaft nodes as processes, Harrow's proxy before them
+    kafka_security.py  what clients need to log in: TLS at the proxy, SASL and ACLs of Kafka
     kafka_listeners.py where each node listens, and how the nodes reach each other through the proxy
     kafka_node.py      one node as a process
     kafka_views.py     the state of the cluster, asked by Kafka's own requests

@@ -31,6 +31,7 @@ from .installation import KafkaInstallation
 from .kafka_listeners import NODES_MOST, NodeListeners, can_relay, hosts_file, listener_settings, peer_links
 from .kafka_node import PROPERTIES, KafkaNode, Node, format_command
 from .kafka_removals import compacted_topics, removal_events, write_events
+from .kafka_security import ClientSecurity
 from .kafka_settings import node_settings, server_properties
 from .kafka_views import KafkaView, described, live_brokers, log_end_offsets, replica_states
 
@@ -62,7 +63,8 @@ class KafkaCluster(DescribedCluster):
         self.relayed = (can_relay() if relayed is None else relayed) and brokers <= NODES_MOST
         self.folder = folder.absolute()
         self.config = BrokerConfig.parse(config)
-        self._settings = node_settings(config)
+        self._security = ClientSecurity.of(config)
+        self._settings = node_settings(self._security.without_own(config))
         self._count = brokers
         self._seed = seed
         self.cluster_id = base64.urlsafe_b64encode(seed.to_bytes(16, "big")).decode().rstrip("=")
@@ -88,9 +90,16 @@ class KafkaCluster(DescribedCluster):
         After an error call `stop`.
         """
         listeners = self._lay_out()
-        upstreams = {node: broker.address for node, broker in self.brokers.items()}
+        upstreams = {node: row.clients for node, row in listeners.items()}
         links = peer_links(listeners) if self.relayed else ()
-        self._proxy = Proxy(self.folder, upstreams, seed=self._seed, peer_links=links)
+        self._proxy = Proxy(
+            self.folder,
+            upstreams,
+            seed=self._seed,
+            peer_links=links,
+            own_upstreams={node: row.harrow for node, row in listeners.items() if row.harrow is not None},
+            keystore=self._security.keystore,
+        )
         self._proxy.start()  # before the nodes, which reach each other through it
         for broker in self.brokers.values():
             broker.begin()
@@ -113,18 +122,22 @@ class KafkaCluster(DescribedCluster):
     def _lay_out(self) -> dict[int, NodeListeners]:
         """Write and format the nodes' folders; return where the nodes listen."""
         nodes = range(1, self._count + 1)
-        listeners = {node: NodeListeners(self._hold(), self._hold(), self._hold()) for node in nodes}
+        security = self._security
+        listeners = {
+            node: NodeListeners(self._hold(), self._hold(), self._hold(), None if security.is_plain else self._hold())
+            for node in nodes
+        }
         for node in nodes:
             folder = self.folder / broker_name(node)
             shutil.rmtree(folder / DATA, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
-            named = listener_settings(node, listeners, relayed=self.relayed)
+            named = listener_settings(node, listeners, relayed=self.relayed, protocol=security.node_protocol)
             text = server_properties(node, named, folder / DATA, self._settings)
             (folder / PROPERTIES).write_text(text, encoding="utf-8")
             hosts = folder / HOSTS
             hosts.write_text(hosts_file(node, nodes), encoding="utf-8")
-            options = [f"-Djdk.net.hosts.file={hosts}"] if self.relayed else []
-            self.brokers[node] = self._new_node(node, folder, listeners[node].clients, options)
+            options = [*([f"-Djdk.net.hosts.file={hosts}"] if self.relayed else []), *security.jvm_options]
+            self.brokers[node] = self._new_node(node, folder, listeners[node].plain, options)
         self._format()
         return listeners
 
@@ -141,7 +154,7 @@ class KafkaCluster(DescribedCluster):
                 raise ClusterError(f"the data folder of Kafka node {node} was not formatted: {said}")
 
     def _begin_format(self, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
-        command = format_command(self.installation, folder, self.cluster_id)
+        command = format_command(self.installation, folder, self.cluster_id, self._security.scram_users)
         output = folder / "format.log"
         with output.open("wb") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: S603 - Kafka's own tool
@@ -174,6 +187,11 @@ class KafkaCluster(DescribedCluster):
     def bootstrap_servers(self) -> str:
         """The proxy's address of every broker."""
         return self.proxy.bootstrap_servers
+
+    @property
+    def own_servers(self) -> str:
+        """The proxy's address of every broker for Harrow's own clients."""
+        return self.proxy.own_servers
 
     @property
     def proxy(self) -> Proxy:

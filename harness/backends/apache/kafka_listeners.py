@@ -1,7 +1,8 @@
 """Where each node listens, and how its connections to other nodes pass the proxy.
 
-A node has three listeners on the loopback address: for clients, for other brokers, and for the quorum's voters. The
-last two are named by a host name of the node (`kafka-2`). Each node's JVM has a hosts file of its own, in which its own
+A node has three listeners on the loopback address: for clients, for other brokers, and for the quorum's voters; where
+clients need credentials, a fourth one for Harrow's own clients. Those of brokers and voters are named by a host name
+of the node (`kafka-2`). Each node's JVM has a hosts file of its own, in which its own
 name is the loopback address and the name of another node is an address of this pair, 127.77.<source>.<target>, at which
 the proxy listens. So the proxy knows by the address which broker connects to which, for replication and for the quorum.
 
@@ -15,7 +16,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from harrow.cluster.listeners import Address
+from harrow.cluster.listeners import HARROW, Address
 from harrow.cluster.ports import LOOPBACK
 from harrow.cluster.proxy_supervisor import PeerLink
 
@@ -29,6 +30,13 @@ class NodeListeners(NamedTuple):
     clients: Address
     brokers: Address
     voters: Address
+    harrow: Address | None = None
+    """For Harrow's own clients, where others need credentials."""
+
+    @property
+    def plain(self) -> Address:
+        """Where Harrow asks the node itself."""
+        return self.harrow or self.clients
 
 
 @functools.cache
@@ -65,20 +73,29 @@ def peer_links(listeners: Mapping[int, NodeListeners]) -> list[PeerLink]:
     ]
 
 
-def listener_settings(node: int, listeners: Mapping[int, NodeListeners], *, relayed: bool) -> dict[str, str]:
-    """Return the settings of one node's listeners; `relayed`: nodes name each other by host names."""
+def listener_settings(
+    node: int, listeners: Mapping[int, NodeListeners], *, relayed: bool, protocol: str = "PLAINTEXT"
+) -> dict[str, str]:
+    """Return the settings of one node's listeners; `relayed`: nodes name each other by host names.
+
+    `protocol`: that of clients, by Kafka's name.
+    """
 
     def named(other: int, address: Address) -> str:
         return f"{host_name(other)}:{address.port}" if relayed else str(address)
 
     own = listeners[node]
     brokers = f"CLIENTS://{own.clients},BROKERS://{named(node, own.brokers)}"
+    protocols = f"CLIENTS:{protocol},BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    if own.harrow is not None:
+        brokers = f"{brokers},{HARROW}://{own.harrow}"
+        protocols = f"{protocols},{HARROW}:PLAINTEXT"
     return {
         "listeners": f"{brokers},CONTROLLER://{named(node, own.voters)}",
         "advertised.listeners": brokers,
         "inter.broker.listener.name": "BROKERS",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": protocols,
         "controller.quorum.voters": ",".join(
             f"{other}@{named(other, address.voters)}" for other, address in listeners.items()
         ),

@@ -27,9 +27,13 @@ def server_command(installation: KafkaInstallation, folder: Path, options: Seque
     return installation.command("kafka.Kafka", str(folder / PROPERTIES), options=options)
 
 
-def format_command(installation: KafkaInstallation, folder: Path, cluster_id: str) -> list[str]:
-    """Return the command that formats the data folder of this node."""
-    return installation.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(folder / PROPERTIES))
+def format_command(
+    installation: KafkaInstallation, folder: Path, cluster_id: str, scram_users: Sequence[str] = ()
+) -> list[str]:
+    """Return the command that formats the data folder of this node, with users of SCRAM (`--add-scram`)."""
+    users = [word for user in scram_users for word in ("--add-scram", user)]
+    properties = str(folder / PROPERTIES)
+    return installation.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties, *users)
 
 
 class Node(RunningBroker, Protocol):
