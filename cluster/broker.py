@@ -151,7 +151,7 @@ class Broker:
         )
         self.find_coordinator = FindCoordinator(host, config, self.cache, self.topic_admin, COORDINATED)
         self.share_partitions = SharePartitions(
-            host, config, self.replicas, self.cache, metadata, self.shares.persister
+            host, config, self.replicas, self.cache, metadata, self.shares, self.topic_admin
         )
         self.tokens = TokenStore(host, self.registry, config, lambda: self.controller.is_active)
         self.users = ScramUsers(self.tokens)

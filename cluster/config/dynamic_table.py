@@ -101,11 +101,8 @@ def _classes() -> Iterator[Setting]:
 
 def _since_4_4() -> Iterator[Setting]:
     """Settings that Kafka 4.3 and 4.4 added."""
-    share, buffers = "there are no dead letters of share groups", "a coordinator keeps no buffer"
-    assignments = "an assignment is computed at once"
+    buffers, assignments = "a coordinator keeps no buffer", "an assignment is computed at once"
     rows: tuple[tuple[str, Value, str, str], ...] = (
-        ("errors.deadletterqueue.auto.create.topics.enable", False, "", share),
-        ("errors.deadletterqueue.topic.name.prefix", "dlq.", "", share),
         ("follower.fetch.last.tiered.offset.enable", False, "", _TIERED),
         ("group.consumer.assignment.interval.ms", 1_000, "", assignments),
         ("group.share.assignment.interval.ms", 1_000, "", assignments),

@@ -19,8 +19,13 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 SHARE_SESSION = "share.session.timeout.ms"
 SHARE_HEARTBEAT = "share.heartbeat.interval.ms"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
+SHARE_DELIVERIES = "share.delivery.count.limit"
+SHARE_LOCKS = "share.partition.max.record.locks"
+SHARE_RENEWALS = "share.renew.acknowledge.enable"
 SHARE_RESET = "share.auto.offset.reset"
 SHARE_ISOLATION = "share.isolation.level"
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+DEAD_LETTER_COPIES = "errors.deadletterqueue.copy.record.enable"
 STREAMS_SESSION = "streams.session.timeout.ms"
 STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
 STREAMS_STANDBYS = "streams.num.standby.replicas"
@@ -54,6 +59,21 @@ GROUP_SETTINGS: Mapping[str, Setting] = {
         doc="whether a share group gets records of transactions that are open or were aborted",
         choices=("read_committed", "read_uncommitted"),
     ),
+    SHARE_DELIVERIES: replace(BY_NAME[f"group.{SHARE_DELIVERIES}"], name=SHARE_DELIVERIES, high=INT_MAX),
+    SHARE_LOCKS: replace(BY_NAME[f"group.{SHARE_LOCKS}"], name=SHARE_LOCKS, high=INT_MAX),
+    SHARE_RENEWALS: Setting(
+        name=SHARE_RENEWALS, default=True, doc="whether members of a share group may renew the locks of records"
+    ),
+    DEAD_LETTER_TOPIC: Setting(
+        name=DEAD_LETTER_TOPIC,
+        default="",
+        doc="the topic to which records of a share group are copied that no member gets any more; empty: none",
+    ),
+    DEAD_LETTER_COPIES: Setting(
+        name=DEAD_LETTER_COPIES,
+        default=False,
+        doc="whether such a copy has the key and the value of the record",
+    ),
 }
 """A group that does not set a number has the broker's value, under the name `group.` and this name; a text that is not
 set has its default."""
@@ -74,10 +94,10 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     values = {
         name: value if isinstance(value := given.get(name), int) else broker.number(f"group.{name}")
         for name, setting in GROUP_SETTINGS.items()
-        if isinstance(setting.default, int)
+        if isinstance(setting.default, int) and not isinstance(setting.default, bool)
     }
     for name in (
-        *(HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION),
+        *(HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION, SHARE_DELIVERIES, SHARE_LOCKS),
         *(STREAMS_HEARTBEAT, STREAMS_SESSION),
     ):
         kind, short = name.split(".", 1)
@@ -86,6 +106,8 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
             raise ConfigError(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.number(most):
             raise ConfigError(f"{name} must be less than or equal to {most}")
+    if str(given.get(DEAD_LETTER_TOPIC, "")).startswith("__"):
+        raise ConfigError(f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
     least = "group.streams.min.task.offset.interval.ms"
     if values[STREAMS_OFFSETS] < broker.number(least):
         raise ConfigError(f"{STREAMS_OFFSETS} must be greater than or equal to {least}")
@@ -111,3 +133,8 @@ def group_text(config: BrokerConfig, group_id: str, name: str) -> str:
         of_broker = f"group.{name}"
         found = config.value(of_broker) if of_broker in BY_NAME else GROUP_SETTINGS[name].default
     return str(found)
+
+
+def group_flag(config: BrokerConfig, group_id: str, name: str) -> bool:
+    """Whether a group has a setting that brokers do not have; the setting's default where the group has none."""
+    return bool(config.groups.get(group_id, {}).get(name, GROUP_SETTINGS[name].default))

@@ -284,9 +284,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="errors.deadletterqueue.group.enable",
         default=False,
-        doc="share groups may write undeliverable records to the topic",
+        doc="share groups may use the topic as their dead-letter queue",
         topic="errors.deadletterqueue.group.enable",
-        stored="share groups write no dead letters",
     ),
     Setting(
         name="remote.log.delete.on.disable",

@@ -5,7 +5,7 @@ Owns: `SHARE_SETTINGS`. Source: Kafka's ShareGroupConfig, ShareCoordinatorConfig
 
 from __future__ import annotations
 
-from .setting import INT_MAX, Setting, int_setting
+from .setting import INT_MAX, Change, Setting, int_setting
 
 __all__ = ["SHARE_SETTINGS"]
 
@@ -29,6 +29,8 @@ SHARE_SETTINGS: tuple[Setting, ...] = (
         internal=True,
     ),
     int_setting("group.share.delivery.count.limit", 5, "a record is delivered so often at most", low=2, high=10),
+    int_setting("group.share.min.delivery.count.limit", 2, "least such limit of a group", low=2, high=5),
+    int_setting("group.share.max.delivery.count.limit", 10, "largest such limit of a group", low=5, high=25),
     int_setting(
         "group.share.record.lock.duration.ms",
         30_000,
@@ -44,6 +46,22 @@ SHARE_SETTINGS: tuple[Setting, ...] = (
         "most records of a share-partition that are in flight",
         low=100,
         high=10_000,
+    ),
+    int_setting("group.share.min.partition.max.record.locks", 100, "least such number of a group", low=100, high=2_000),
+    int_setting(
+        "group.share.max.partition.max.record.locks", 4_000, "largest such number of a group", low=2_000, high=10_000
+    ),
+    Setting(
+        name="errors.deadletterqueue.auto.create.topics.enable",
+        default=False,
+        doc="whether the dead-letter queue of a share group is created when it is needed",
+        change=Change.CLUSTER,
+    ),
+    Setting(
+        name="errors.deadletterqueue.topic.name.prefix",
+        default="dlq.",
+        doc="how the names of dead-letter queues of share groups begin; empty: in any way",
+        change=Change.CLUSTER,
     ),
     int_setting("group.share.max.share.sessions", 2_000, "most share sessions of a broker", low=1),
     int_setting(

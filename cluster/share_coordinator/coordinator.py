@@ -34,8 +34,8 @@ class ShareCoordinator:
         connect: Callable[[NodeId], PeerClient | None],
     ) -> None:
         self.service = ShareService(host, config, replicas, cache)
-        self._peers = PeerConnections(cache, connect, config.number("request.timeout.ms"))
-        self.persister = CoordinatorPersister(host, config, cache, topics, self.service, self._peers)
+        self.peers = PeerConnections(cache, connect, config.number("request.timeout.ms"))
+        self.persister = CoordinatorPersister(host, config, cache, topics, self.service, self.peers)
         self._api = ShareStateApi(self.service)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
@@ -46,4 +46,4 @@ class ShareCoordinator:
     async def stop(self) -> None:
         """Unload every shard, and close the connections to other brokers."""
         self.service.runtime.close()
-        self._peers.close()
+        self.peers.close()

@@ -1,7 +1,9 @@
 """Share-partitions on the leaders of their topic-partitions: locks and delivery counts of records (KIP-932).
 
     acknowledgements  what members say of records: types, and the batches of a request
-    share_partition   the state machine of one share-partition: available, acquired, acknowledged, archived; no I/O
+    share_partition   the state machine of one share-partition: available, acquired, done; no I/O
+    in_flight_records its records as values, changes of them
+    dead_letters      the dead-letter queues: records that no member gets any more, copied to a topic (KIP-1191)
     sessions          share sessions: epochs, and which partitions a ShareFetch asks for; no I/O
     resets            where a group begins without a stored state
     directory         which share-partitions are here: loaded and stored through the persister; their locks' ends

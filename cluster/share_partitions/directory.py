@@ -5,6 +5,8 @@ Owns: `ShareDirectory`, and `LedShare`, one share-partition with its writes and 
 * a change is committed after the persister has it, and rolled back where the persister refuses it;
 * writes of one share-partition follow each other: what became due during a write goes into the next one, so that a
   stored start offset never falls;
+* dead letters are copied once their state is stored; then, or when that fails, they are archived. A leader that loads
+  records of that state copies them again;
 * a share-partition of an earlier leadership changes nothing: it is closed when the leadership ends, and its later
   writes are fenced by the leader epoch that the next leader has stored.
 
@@ -19,6 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config import BrokerConfig
+from ..config.group_table import SHARE_DELIVERIES, SHARE_LOCKS
 from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
 from ..host.seam import Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
@@ -26,8 +29,10 @@ from ..purgatory import PurgatoryTimer
 from ..purgatory.timing_wheel import TimerEntry
 from ..share_coordinator.values import UNINITIALIZED, SharePartition, StateBatch
 from .acknowledgements import Acknowledgement
+from .dead_letters import DeadLetterQueues, Source
+from .in_flight_records import Change, DeadLetters, Records
 from .resets import starting_offset
-from .share_partition import Change, Records, SharePartitionState
+from .share_partition import SharePartitionState
 from .tapped_shares import TappedShares
 
 if TYPE_CHECKING:
@@ -103,8 +108,13 @@ class LedShare:
 
     # ---- changes -----------------------------------------------------------------------------------
 
-    def acknowledge(self, member: str, said: Sequence[Acknowledgement], renewed_until_ms: int, done: Done) -> None:
-        """Do what a member says of its records; `done(error)` once it is stored. KafkaError where it cannot be."""
+    def acknowledge(
+        self, member: str, said: Sequence[Acknowledgement], renewed_until_ms: int | None, done: Done
+    ) -> None:
+        """Do what a member says of its records; `done(error)` once it is stored. KafkaError where it cannot be.
+
+        Records that the member renews stay acquired until `renewed_until_ms`; None: the group lets nothing be renewed.
+        """
         state = self.active()
         if state is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -145,6 +155,8 @@ class LedShare:
             else:
                 state.roll_back(change, now_ms=self._directory.now_ms())
             done(error)
+            if error is None:
+                self._copy(change.dead_letters)
             self._watch_locks()
             self._directory.changed(self)
 
@@ -182,7 +194,13 @@ class LedShare:
         change = state.expire(self._directory.now_ms())
         if change.batches:
             self._directory.tapped.expired(self, change.batches, held)
-            self._write(change.batches, self._expiry_stored)
+
+            def stored(error: KafkaError | None) -> None:
+                if error is not None:
+                    self._directory.log(f"{self.share}: the end of a lock is not stored: {error}")
+                self._copy(change.dead_letters)
+
+            self._write(change.batches, stored)
             self._directory.changed(self)
         self._watch_locks()
 
@@ -197,9 +215,38 @@ class LedShare:
         self.expire_locks()
         return sum(len(row) for row in rows)
 
-    def _expiry_stored(self, error: KafkaError | None) -> None:
-        if error is not None:
-            self._directory.log(f"{self.share}: the end of a lock is not stored: {error}")
+    # ---- dead letters ------------------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        """The state is here: what an earlier leader has begun to copy is copied."""
+        if self.state is not None:
+            self._copy(self.state.dead_letters())
+
+    def _copy(self, found: Iterable[DeadLetters]) -> None:
+        for letters in found:
+            self._directory.spawn(self._copy_and_archive(letters), f"dead-letters-{self.share.coordinator_key}")
+
+    async def _copy_and_archive(self, letters: DeadLetters) -> None:
+        span = f"{self.share}: offsets {letters.first_offset} to {letters.last_offset}"
+        code = ErrorCode.none
+        try:
+            await self._directory.queues.copy(Source(self.share.group_id, self.partition), letters)
+        except (HarrowError, OSError, TimeoutError) as error:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.network_exception
+            self._directory.log(f"{span} are not in the dead-letter queue, and given up: {error}")
+        if not self.closed:  # else the next leader copies them
+            self._directory.tapped.copied(self, letters, int(code))
+        state = self.active()
+        change = None if state is None or self.closed else state.archive(letters)
+        if change is None or not change.batches:
+            return
+
+        def stored(error: KafkaError | None) -> None:
+            if error is not None:
+                self._directory.log(f"{span}: their end is not stored: {error}")
+            self._directory.changed(self)
+
+        self._write(change.batches, stored)
 
     # ---- writes ------------------------------------------------------------------------------------
 
@@ -249,8 +296,16 @@ def member_error(error: KafkaError) -> KafkaError:
 class ShareDirectory:
     """The share-partitions of a broker."""
 
-    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager, persister: Persister) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        persister: Persister,
+        queues: DeadLetterQueues,
+    ) -> None:
         self.persister = persister
+        self.queues = queues
         self.timer = PurgatoryTimer(host)
         self.tapped = TappedShares(host)
         self.on_changed: list[Callable[[LedShare], None]] = []
@@ -305,14 +360,16 @@ class ShareDirectory:
             self.remove(led)
         else:
             if not led.closed:
-                number = self._config.number
+                group_id = led.share.group_id
                 led.state = SharePartitionState(
                     stored,
                     Offset(max(start, led.partition.log.log_start_offset)),
-                    limit=number("group.share.delivery.count.limit"),
-                    locks_most=number("group.share.partition.max.record.locks"),
+                    limit=self._config.group_number(group_id, SHARE_DELIVERIES),
+                    locks_most=self._config.group_number(group_id, SHARE_LOCKS),
+                    has_dead_letters=lambda: self.queues.has(group_id),
                 )
-                self.tapped.loaded(led, led.state.start_offset)
+                self.tapped.loaded(led, led.state.start_offset, led.state.deliveries_most)
+                led.loaded()
         self.changed(led)
 
     # ---- for share-partitions ------------------------------------------------------------------------

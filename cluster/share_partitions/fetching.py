@@ -20,8 +20,9 @@ from ..purgatory import DelayedOperation
 from ..replication.fetch_isolation import FetchIsolation
 from ..wire.batches import headers
 from .directory import LedShare
+from .in_flight_records import AcquiredRecords, BatchSpan
 from .sessions import Place
-from .share_partition import AcquiredRecords, BatchSpan, SharePartitionState
+from .share_partition import SharePartitionState
 
 if TYPE_CHECKING:
     from ..storage.indexes.transaction_index import AbortedTxn

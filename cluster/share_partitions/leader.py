@@ -9,6 +9,7 @@ from ..config import BrokerConfig
 from ..host.seam import Host
 from ..replication.current_leaders import CurrentLeaders
 from ..wire.api_table import ApiRow
+from .dead_letters import DeadLetterQueues, QueueTopics
 from .directory import ShareDirectory
 from .share_api import ShareApi
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ..metadata import MetadataCache
     from ..replication import ReplicaManager
     from ..replication.cluster_metadata import ClusterMetadata
-    from ..share_coordinator import Persister
+    from ..share_coordinator import ShareCoordinator
 
 
 class SharePartitions:
@@ -29,9 +30,11 @@ class SharePartitions:
         replicas: ReplicaManager,
         cache: MetadataCache,
         metadata: ClusterMetadata,
-        persister: Persister,
+        coordinator: ShareCoordinator,
+        topics: QueueTopics,
     ) -> None:
-        self.shares = ShareDirectory(host, config, replicas, persister)
+        queues = DeadLetterQueues(host, config, cache, topics, coordinator.peers)
+        self.shares = ShareDirectory(host, config, replicas, coordinator.persister, queues)
         leaders = CurrentLeaders(replicas.directory, metadata)
         self._api = ShareApi(host, config, cache, self.shares, replicas.wake_ups.share_fetches, leaders)
 

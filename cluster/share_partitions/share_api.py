@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..authorizer import Operation, ResourceType
 from ..config import BrokerConfig
-from ..config.group_table import SHARE_ISOLATION, group_text
+from ..config.group_table import SHARE_ISOLATION, SHARE_RENEWALS, group_flag, group_text
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import NodeId, TopicPartition
@@ -389,8 +389,9 @@ class ShareApi:
             )
             done(error)
 
+        renews = group_flag(self._config, led.share.group_id, SHARE_RENEWALS)
         try:
-            led.acknowledge(member, said, until_ms, stored)
+            led.acknowledge(member, said, until_ms if renews else None, stored)
         except KafkaError as error:
             stored(error)
 

@@ -5,8 +5,12 @@ Owns: the state of each record from the start offset to the end offset, as range
     AVAILABLE ──acquire──► ACQUIRED ──accept──► ACKNOWLEDGED
         ▲                     │  │
         └─release, expiry─────┘  └─reject, gap, aborted, the delivery limit──► ARCHIVED
+                                 └─reject, the delivery limit──► ARCHIVING ──copied──► ARCHIVED
 
 A record that is released, or whose lock expires, becomes ARCHIVED when it was delivered as often as the limit allows.
+A group with a dead-letter queue (KIP-1191) has ARCHIVING between: no member gets the record any more, and the start
+offset stays below it, until `archive` says that the queue has it or cannot have it.
+
 A *change* (acknowledgement, release of a member) takes effect in three steps: `begun` here, stored by the persister,
 then `commit`ted or `rolled_back`. Meanwhile the records are in transition: nothing else may change them.
 
@@ -25,81 +29,44 @@ Source: Kafka's SharePartition, InFlightBatch, InFlightState.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
 from ..share_coordinator.values import DeliveryState, ShareState, StateBatch
 from .acknowledgements import STATE_AFTER, Acknowledgement, AckType, runs_of
+from .in_flight_records import NO_MEMBER, AcquiredRecords, BatchSpan, Change, DeadLetters, Records
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
-ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+ACKNOWLEDGED, ARCHIVING = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVING
+ARCHIVED = DeliveryState.ARCHIVED
 DONE = frozenset((ACKNOWLEDGED, ARCHIVED))
-NO_MEMBER = ""
 LEAST_THROTTLED = 2
 """From this delivery count on, or half of the limit, records are delivered in smaller and smaller numbers, so that one
 bad record does not take its neighbours beyond the limit."""
 
 
-class AcquiredRecords(NamedTuple):
-    """Records that a member has got."""
-
-    first_offset: Offset
-    last_offset: Offset
-    delivery_count: int
-
-
-class BatchSpan(NamedTuple):
-    """A batch of the log that was read for a fetch."""
-
-    first_offset: Offset
-    last_offset: Offset
-    aborted: bool = False
-    """It belongs to a transaction that was aborted, and the group reads committed records only."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Records:
-    """Neighbouring records in one state."""
-
-    first: Offset
-    last: Offset
-    state: DeliveryState
-    delivery_count: int
-    member: str = NO_MEMBER
-    deadline_ms: int = 0
-    """When the lock of acquired records ends, on the monotonic clock."""
-    next_state: DeliveryState | None = None
-    """Set while a change of them is being stored."""
-
-    def __len__(self) -> int:
-        return self.last - self.first + 1
-
-    @property
-    def is_free(self) -> bool:
-        """True when a member may acquire them."""
-        return self.state is AVAILABLE and self.next_state is None
-
-
-@dataclass(slots=True, kw_only=True)
-class Change:
-    """Records in transition, and what the persister has to store."""
-
-    records: list[Records] = field(default_factory=list[Records])
-    batches: list[StateBatch] = field(default_factory=list[StateBatch])
-
-
 class SharePartitionState:
     """The records of one share-partition."""
 
-    def __init__(self, stored: ShareState, start_offset: Offset, *, limit: int, locks_most: int) -> None:
-        """`start_offset`: that of `stored`, or where a group without one begins."""
+    def __init__(
+        self,
+        stored: ShareState,
+        start_offset: Offset,
+        *,
+        limit: int,
+        locks_most: int,
+        has_dead_letters: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`start_offset`: that of `stored`, or where a group without one begins.
+
+        `has_dead_letters`: whether the group has a dead-letter queue now.
+        """
         self.start_offset = start_offset
         self.state_epoch = stored.state_epoch
         self.deliveries_most = limit
         self._locks_most = locks_most
+        self._has_dead_letters = has_dead_letters
         self._throttled_from = max(LEAST_THROTTLED, -(-limit // 2))
         self._rows: list[Records] = []
         for batch in stored.batches:
@@ -148,6 +115,14 @@ class SharePartitionState:
         """When the next lock ends."""
         held = (row.deadline_ms for row in self._rows if row.state is ACQUIRED and row.next_state is None)
         return min(held, default=None)
+
+    def dead_letters(self) -> list[DeadLetters]:
+        """Records that are to be copied to the dead-letter queue, as they were stored by an earlier leader."""
+        return [
+            DeadLetters(row.first, row.last, row.delivery_count, row.delivery_count < self.deliveries_most)
+            for row in self._rows
+            if row.state is ARCHIVING
+        ]
 
     # ---- acquire -----------------------------------------------------------------------------------
 
@@ -298,10 +273,10 @@ class SharePartitionState:
 
     # ---- changes that members ask for ----------------------------------------------------------------
 
-    def acknowledge(self, member: str, said: Iterable[Acknowledgement], *, renewed_until_ms: int) -> Change:
+    def acknowledge(self, member: str, said: Iterable[Acknowledgement], *, renewed_until_ms: int | None) -> Change:
         """Begin what a member says of its records; nothing of it remains after an error. KafkaError.
 
-        Records that the member renews stay acquired until `renewed_until_ms`.
+        Records that the member renews stay acquired until `renewed_until_ms`; None: the group lets nothing be renewed.
         """
         change = Change()
         try:
@@ -313,7 +288,7 @@ class SharePartitionState:
         self._check()
         return change
 
-    def _acknowledge(self, member: str, said: Acknowledgement, change: Change, renewed_until_ms: int) -> None:
+    def _acknowledge(self, member: str, said: Acknowledgement, change: Change, renewed_until_ms: int | None) -> None:
         first, last, types = said
         assert first <= last, f"{said} ends before it begins"
         assert len(types) in (1, last - first + 1), f"{said} has {len(types)} types"
@@ -331,11 +306,15 @@ class SharePartitionState:
             begin = max(start, lower)
             for row in self._overlapping(begin, end):
                 _check_held(row, member)
+            if kind is AckType.RENEW and renewed_until_ms is None:
+                raise KafkaError(
+                    ErrorCode.invalid_record_state, "Renewing acquisition locks is not enabled for the group."
+                )
             for row in self._split(begin, end):
-                if kind is AckType.RENEW:
+                if kind is AckType.RENEW and renewed_until_ms is not None:
                     row.deadline_ms = renewed_until_ms
                 else:
-                    self._begin(row, STATE_AFTER[kind], change)
+                    self._begin(row, STATE_AFTER[kind], change, rejected=kind is AckType.REJECT)
 
     def release(self, member: str) -> Change:
         """Begin to release everything that a member holds: its session has ended."""
@@ -345,16 +324,15 @@ class SharePartitionState:
                 self._begin(row, AVAILABLE, change)
         return change
 
-    def _begin(self, row: Records, state: DeliveryState, change: Change) -> None:
+    def _begin(self, row: Records, state: DeliveryState, change: Change, *, rejected: bool = False) -> None:
         assert row.next_state is None, f"{row} is in transition"
-        row.next_state = self._after(row, state)
-        change.records.append(row)
-        change.batches.append(StateBatch(row.first, row.last, row.next_state, row.delivery_count))
+        row.next_state = self._after(row, state, rejected=rejected)
+        change.add(row, row.next_state, rejected=rejected)
 
-    def _after(self, row: Records, state: DeliveryState) -> DeliveryState:
+    def _after(self, row: Records, state: DeliveryState, *, rejected: bool = False) -> DeliveryState:
         """Records that were delivered as often as is allowed are given up instead of being available again."""
-        if state is AVAILABLE and row.delivery_count >= self.deliveries_most:
-            return ARCHIVED
+        if rejected or (state is AVAILABLE and row.delivery_count >= self.deliveries_most):
+            return ARCHIVING if self._has_dead_letters() else ARCHIVED
         return state
 
     def commit(self, change: Change) -> None:
@@ -385,8 +363,19 @@ class SharePartitionState:
         for row in self._rows:
             if row.state is ACQUIRED and row.next_state is None and row.deadline_ms <= now_ms:
                 row.state, row.member = self._after(row, AVAILABLE), NO_MEMBER
-                change.records.append(row)
-                change.batches.append(StateBatch(row.first, row.last, row.state, row.delivery_count))
+                change.add(row, row.state)
+        if change.records:
+            self._move_start()
+            self._check()
+        return change
+
+    def archive(self, letters: DeadLetters) -> Change:
+        """The dead-letter queue has these records, or cannot have them; the change has taken effect."""
+        change = Change()
+        for row in self._split(letters.first_offset, letters.last_offset):
+            if row.state is ARCHIVING:
+                row.state = ARCHIVED
+                change.add(row, ARCHIVED)
         if change.records:
             self._move_start()
             self._check()

@@ -14,6 +14,7 @@ from ..host.seam import (
     SHARE_ACCEPTED,
     SHARE_ACQUIRED,
     SHARE_ARCHIVED,
+    SHARE_COPIED,
     SHARE_EXPIRED,
     SHARE_LOADED,
     SHARE_REJECTED,
@@ -25,7 +26,7 @@ from ..host.seam import (
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..share_coordinator.values import DeliveryState, SharePartition, StateBatch
 from .acknowledgements import Acknowledgement, AckType, runs_of
-from .share_partition import AcquiredRecords
+from .in_flight_records import AcquiredRecords, DeadLetters
 
 KINDS = {
     AckType.GAP: SHARE_ARCHIVED,
@@ -34,6 +35,7 @@ KINDS = {
     AckType.REJECT: SHARE_REJECTED,
     AckType.RENEW: SHARE_RENEWED,
 }
+GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 NS_IN_MS = 1_000_000
 
 
@@ -67,10 +69,10 @@ class TappedShares:
         """Whether the broker has a tap."""
         return self._tap.enabled
 
-    def loaded(self, led: TappedShare, start: Offset) -> None:
-        """A leader has the state of a share-partition, which begins at `start`."""
+    def loaded(self, led: TappedShare, start: Offset, limit: int) -> None:
+        """A leader has the state of a share-partition: it begins at `start`, and delivers a record `limit` times."""
         if self.enabled:
-            rows = [_records(led, start, Offset(start - 1), 0)]
+            rows = [_records(led, start, Offset(start - 1), limit)]
             self._tap.shared(led.share.group_id, "", "", rows, kind=SHARE_LOADED)
 
     def acquired(
@@ -137,7 +139,7 @@ class TappedShares:
             if kind is AckType.RELEASE
         ]
         for batch in batches:
-            if batch.state is DeliveryState.ARCHIVED and any(s <= batch.first_offset <= e for s, e in released):
+            if batch.state in GIVEN_UP and any(s <= batch.first_offset <= e for s, e in released):
                 row = _records(led, batch.first_offset, batch.last_offset, batch.delivery_count)
                 self._tap.shared(led.share.group_id, member, "", [row], kind=SHARE_ARCHIVED)
 
@@ -155,13 +157,19 @@ class TappedShares:
             member = next((name for name, first, last in held if first <= batch.first_offset <= last), "")
             self._batches(led, member, [batch], SHARE_EXPIRED)
 
+    def copied(self, led: TappedShare, letters: DeadLetters, error: int) -> None:
+        """The dead-letter queue has these records, or cannot have them."""
+        if self.enabled:
+            row = _records(led, letters.first_offset, letters.last_offset, letters.delivery_count)
+            self._tap.shared(led.share.group_id, "", "", [row], kind=SHARE_COPIED, error=error)
+
     def _batches(self, led: TappedShare, member: str, batches: Sequence[StateBatch], kind: int) -> None:
         if not self.enabled:
             return
         for batch in batches:
             row = _records(led, batch.first_offset, batch.last_offset, batch.delivery_count)
             self._tap.shared(led.share.group_id, member, "", [row], kind=kind)
-            if batch.state is DeliveryState.ARCHIVED:
+            if batch.state in GIVEN_UP:
                 self._tap.shared(led.share.group_id, member, "", [row], kind=SHARE_ARCHIVED)
 
 

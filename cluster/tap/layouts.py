@@ -189,7 +189,8 @@ WATERMARK_ROW = row_struct(WATERMARK_DTYPE)
 #   `error` is what the response says. `SHARE_ERROR_UNKNOWN`: whether the leader did it is not known. The leader writes
 #   `SHARE_RELEASED` also for what an ended session had acquired.
 # * `SHARE_EXPIRED`: the lock ended. `SHARE_ARCHIVED`: no member gets them any more. `SHARE_LOADED`: the leader loaded
-#   the share-partition, which starts at `first_offset`.
+#   the share-partition, which starts at `first_offset`, and delivers a record `delivery_count` times at most.
+# * `SHARE_COPIED`: the dead-letter queue of the group has them, or cannot have them (`error`).
 #
 # A proxy writes the first five only, because responses do not show the others; its rows have the leader epoch -1. When
 # a member closes its session, or its connection ends, a proxy writes `SHARE_RELEASED` with `SHARE_ERROR_UNKNOWN` for

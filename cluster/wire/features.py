@@ -31,7 +31,7 @@ class Feature(NamedTuple):
 _SHARE_FETCH, _STREAMS_GROUP_HEARTBEAT = 78, 88
 _ALWAYS = (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
 _OF_API: Mapping[int, Feature] = {
-    _SHARE_FETCH: Feature("share.version", 0, 1, 1),
+    _SHARE_FETCH: Feature("share.version", 0, 2, 2),
     _STREAMS_GROUP_HEARTBEAT: Feature("streams.version", 0, 1, 1),
 }
 FINALIZED_EPOCH = 0

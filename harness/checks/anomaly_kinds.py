@@ -58,8 +58,8 @@ SEVERITY: tuple[AnomalyKind, ...] = (
     ),
     _kind(
         "given-up",
-        "record was delivered to a share group as often as is allowed, and no member accepted or rejected it",
-        "records were delivered to share groups as often as is allowed, and no member accepted or rejected them",
+        "record was given up by a share group, because it was delivered as often as is allowed or is a dead letter",
+        "records were given up by share groups, because they were delivered as often as is allowed or are dead letters",
     ),
     _kind("missing-output", "input record has no output", "input records have no output"),
     _kind(

@@ -56,7 +56,8 @@ What share groups did with the records (KIP-932; `kernels/shares.py` has the exa
 
 * `never-delivered`: a record was never delivered to a group that got records above it, or that must have consumed all
   (`consumed_by=`);
-* `given-up`: a record was delivered as often as is allowed, and archived without having been accepted or rejected;
+* `given-up`: a record was delivered as often as is allowed, and archived without having been accepted or rejected, and
+  no dead-letter queue has it; or it is a dead letter that the queue of its group cannot have;
 * `stuck-in-flight`: a record is neither over nor delivered again;
 * `redelivered-after-accept`: a record was delivered again after its acceptance had succeeded;
 * `over-delivered`: a record was delivered more often than `group.share.delivery.count.limit`;

@@ -11,6 +11,7 @@ from share_histories import (
     ACCEPTED,
     ACQUIRED,
     ARCHIVED,
+    COPIED,
     EXPIRED,
     LOADED,
     REJECTED,
@@ -99,6 +100,10 @@ LEGAL: dict[str, Story] = {
             *[{**row, "leader_epoch": 2} for row in LATER],
         ],
         range(10, 40),
+    ),
+    "a dead letter without the row of its rejection": (
+        [shared(LOADED, 0, 0), shared(ACQUIRED, 1, 5), shared(LOADED, 2, 5, epoch=2), shared(COPIED, 3, 5, epoch=2)],
+        range(5, 6),
     ),
     "a record that is not in the topic any more": ([shared(LOADED, 0, 0), shared(ACQUIRED, 1, 5), *LATER], range(0)),
     "a member that holds a record when the run ends": (
@@ -235,7 +240,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
     """Rows that mostly make no sense: kernel and oracle must agree about them, too."""
     rows: list[Row] = []
     for _ in range(draw(st.integers(1, 12))):
-        kind = draw(st.sampled_from([ACQUIRED, ACQUIRED, ACQUIRED, *range(1, 9)]))
+        kind = draw(st.sampled_from([ACQUIRED, ACQUIRED, ACQUIRED, *range(1, 10)]))
         first = draw(st.integers(0, 5))
         rows.append(
             shared(
@@ -244,11 +249,11 @@ def histories(draw: st.DrawFn) -> list[Row]:
                 first,
                 None if kind == LOADED else first + draw(st.integers(0, 3)),
                 member=draw(st.integers(1, 2)),
-                count=draw(st.sampled_from([0, 0, 2, 3, 5, 6])) if kind == ACQUIRED else 0,
+                count=draw(st.sampled_from([0, 0, 2, 3, 5, 6])) if kind in (ACQUIRED, LOADED) else 0,
                 epoch=draw(st.sampled_from([1, 1, 1, 2, -1])),
                 node=draw(st.sampled_from([1, 1, 2])),
                 error=draw(st.sampled_from([0, 0, UNKNOWN, NOT_LEADER, INVALID_STATE]))
-                if kind in (2, 3, 4, 5, 7)
+                if kind in (2, 3, 4, 5, 7, 9)
                 else 0,
                 lock=draw(st.sampled_from([None, None, 0, 33])) if kind in (ACQUIRED, RENEWED) else None,
                 lasts=draw(st.sampled_from([0.001, 2])),

@@ -7,7 +7,8 @@ from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.share_coordinator.values import DeliveryState
 from harrow.cluster.share_partitions.acknowledgements import STATE_AFTER, AckType
-from harrow.cluster.share_partitions.share_partition import Records, SharePartitionState
+from harrow.cluster.share_partitions.in_flight_records import Records
+from harrow.cluster.share_partitions.share_partition import SharePartitionState
 from harrow.faults.runs import SHARES
 from harrow.harness.requests.share_member import ACCEPT, RELEASE
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow, Topic, VerdictError, broker, expire_lock, isolate, kill, leader, pause
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.share_coordinator.values import SharePartition
@@ -228,3 +228,102 @@ def test_locks_that_end_early_give_records_to_others(harrow: Harrow) -> None:
         assert sum(effect["evidence"]["records"].values()) >= len(held)
         until(lambda: (quick.acknowledge(quick.poll()), group.lag())[1] == 0, "every record")
     harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by=GROUP)
+
+
+# ------------------------------------------------------------------------------- dead letters (KIP-1191)
+
+GROUP_RESOURCE, SET = 32, 0
+QUEUE = "errors.deadletterqueue."
+
+
+def set_queue(harrow: Harrow, **settings: str) -> None:
+    """Gives the group a dead-letter queue, and other settings; returns when each broker knows them."""
+    given = {f"{QUEUE}topic.name": "dlq.orders", **settings}
+    for number, address in enumerate(harrow.bootstrap_servers.split(",")):
+        with RawKafka(int(address.rpartition(":")[2])) as raw:
+            if not number:
+                rows = [(name, SET, value) for name, value in given.items()]
+                assert not raw.change_settings(GROUP_RESOURCE, GROUP, *rows).error_code
+
+            def known(raw: RawKafka = raw) -> bool:
+                rows = raw.settings(GROUP_RESOURCE, GROUP).configs
+                return given.items() <= {row.name: row.value for row in rows}.items()
+
+            until(known, "the settings of the group")
+
+
+def dead_letters(harrow: Harrow) -> set[tuple[bytes, ...]]:
+    """Partition and offset of the records in the queue."""
+    reader = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "reader"})
+    reader.assign([TopicPartition("dlq.orders", 0, 0)])
+    found: set[tuple[bytes, ...]] = set()
+    until(lambda: reader.get_watermark_offsets(TopicPartition("dlq.orders", 0), timeout=5.0)[1], "a dead letter")
+    _, end = reader.get_watermark_offsets(TopicPartition("dlq.orders", 0), timeout=5.0)
+    for _ in range(end):
+        message = reader.poll(10.0)
+        assert message is not None, "the queue has more records"
+        said: dict[str, Any] = dict(cast("Any", message.headers()))
+        found.add((said["__dlq.errors.partition"], said["__dlq.errors.offset"]))
+    reader.close()
+    return found
+
+
+@long_run
+def test_dead_letters_are_in_the_queue_although_their_leader_dies(harrow: Harrow) -> None:
+    """The only replica of the queue is paused when records are rejected; their leader dies before it is back."""
+    orders = harrow.topic("orders", partitions=2)
+    harrow.topic("dlq.orders", partitions=1, replication_factor=1, config={f"{QUEUE}group.enable": "true"})
+    set_queue(harrow)
+    cluster, group = harrow.cluster, Group(harrow, orders)
+    queue_leader = cluster.leader("dlq.orders", 0)
+    partition, own_leader = next(
+        (number, node) for number in (0, 1) if (node := cluster.leader("orders", number)) not in (queue_leader, None)
+    )
+    assert queue_leader is not None
+    assert own_leader is not None
+    with ShareConsumer(harrow.bootstrap_servers, GROUP, "orders") as worker:
+        joined(worker)
+        send(harrow, orders, range(8))
+        got: list[Delivered] = []
+
+        def complete() -> bool:
+            got.extend(worker.poll())
+            return len(got) == 8
+
+        until(complete, "every record")
+        cluster.brokers[queue_leader].pause()
+        rejected = [record for record in got if record.tp.partition == partition and record.offset % 2]
+        stored = (ErrorCode.none, ErrorCode.invalid_record_state)  # the second one where a first response was late
+        until(lambda: all(row.error in stored for row in worker.acknowledge(rejected, REJECT)), "both are rejected")
+        cluster.brokers[own_leader].kill()
+        cluster.brokers[queue_leader].resume()
+        cluster.brokers[own_leader].start()
+        until(lambda: (worker.acknowledge(worker.poll()), group.lag())[1] == 0, group.shown)
+    assert dead_letters(harrow) == {(b"%d" % partition, b"%d" % offset) for offset in (1, 3)}
+    harrow.verify(orders, guarantee="at-least-once", consumed_by=GROUP)
+
+
+def test_a_dead_letter_that_its_queue_cannot_have_is_given_up(harrow: Harrow) -> None:
+    """The topic is not enabled as a queue; the limit of the group is another one than the brokers'."""
+    orders = harrow.topic("orders", partitions=2)
+    harrow.topic("dlq.orders", partitions=1)
+    set_queue(harrow, **{"share.delivery.count.limit": "2"})
+    with ShareConsumer(harrow.bootstrap_servers, GROUP, "orders") as worker:
+        joined(worker)
+        send(harrow, orders, range(4))
+        group, deliveries = Group(harrow, orders), list[int]()
+
+        def settle() -> bool:
+            for record in worker.poll():
+                kind = {b"order 1": REJECT, b"order 2": RELEASE}.get(record.value or b"", ACCEPT)
+                deliveries.extend([record.deliveries] if kind == RELEASE else [])
+                (result,) = worker.acknowledge([record], kind)
+                assert result.error == 0, result
+            return group.lag() == 0
+
+        until(settle, group.shown)
+    assert deliveries == [1, 2]
+    with pytest.raises(VerdictError) as failure:
+        harrow.verify(orders, guarantee="at-least-once", consumed_by=GROUP)
+    assert failure.value.verdict.anomaly_counts == {"given-up": 2}
+    assert "the dead-letter queue of the group does not have it" in str(failure.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Found = set[tuple[str, int]]
-ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED = range(1, 9)
+ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED, COPIED = range(1, 10)
 SURELY_REFUSED = {100, 121, 122, 123}
 SECONDS = 1_000_000_000
 
@@ -30,9 +30,11 @@ def share_anomalies(
     doubts: set[str] = set()
     rows = sorted(rows, key=lambda row: row["completed_ns"])
     acquired = [row for row in rows if row["kind"] == ACQUIRED]
+    limits = [row["delivery_count"] for row in rows if row["kind"] == LOADED and row["delivery_count"]] or [limit]
+    limit = min(limits)
     for row in acquired:
         for offset in _offsets(row):
-            if limit and row["delivery_count"] > limit:
+            if limit and row["delivery_count"] > max(limits):
                 found.add(("over-delivered", offset))
         if not limit and row["delivery_count"] > 2:
             doubts.add("over-delivered")
@@ -129,8 +131,11 @@ def _unfinished(
     doubts: set[str],
 ) -> None:
     over = any(row["kind"] in (ACCEPTED, REJECTED) and row["error"] not in SURELY_REFUSED for row in own)
-    archived = any(row["kind"] == ARCHIVED and not row["error"] for row in own)
+    archived = any(row["kind"] == COPIED or (row["kind"] == ARCHIVED and not row["error"]) for row in own)
     deliveries = [at for at, row in enumerate(own) if row["kind"] == ACQUIRED]
+    copies = [row["error"] for row in own if row["kind"] == COPIED]
+    if copies and all(copies):
+        found.add(("given-up", offset))
     if not deliveries:
         if not (over or archived):
             _missed(acquired, offset, start, claimed, resets, found, doubts)
@@ -140,7 +145,7 @@ def _unfinished(
     count = last["delivery_count"]
     if limit and count >= limit and not over:
         given_back = any(row["kind"] == RELEASED and not row["error"] and row["leader_epoch"] < 0 for row in after)
-        if archived or given_back:
+        if (archived or given_back) and not copies:
             found.add(("given-up", offset))
     if over or archived:
         return

@@ -14,7 +14,7 @@ from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED
 
 Row = dict[str, Any]
-ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED = range(1, 9)
+ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED, COPIED = range(1, 10)
 GROUP, SECOND = 9, 1_000_000_000
 LOCK_S = 30
 
@@ -38,7 +38,7 @@ def shared(
 
     An acquired record has a lock of `LOCK_S` unless `lock` says otherwise, and the delivery count 1.
     """
-    timeless = kind in (EXPIRED, ARCHIVED, LOADED)
+    timeless = kind in (EXPIRED, ARCHIVED, LOADED, COPIED)
     if lock is None:
         lock = at + LOCK_S if kind in (ACQUIRED, RENEWED) else 0
     return {

@@ -34,6 +34,16 @@ BOUNDED = (
         "group.share.min.record.lock.duration.ms",
         "group.share.max.record.lock.duration.ms",
     ),
+    (
+        "group.share.delivery.count.limit",
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    (
+        "group.share.partition.max.record.locks",
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
 )
 """A setting, and those with its least and its greatest value."""
 

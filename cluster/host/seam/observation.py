@@ -63,11 +63,13 @@ class TappedGroup(NamedTuple):
     SHARE_EXPIRED,
     SHARE_ARCHIVED,
     SHARE_LOADED,
-) = range(1, 9)
+    SHARE_COPIED,
+) = range(1, 10)
 """What happened to records of a share group: a ShareFetch delivered them to a member under a lock; the member's
 acknowledgement (accept, release, reject, renew) has its result; the lock expired; they were given up, because they were
 delivered as often as is allowed or because the log lost them; a leader loaded the share-partition, or its start offset
-was set: `first_offset` is its start offset, `last_offset` the one before it, and `delivery_count` 0."""
+was set: `first_offset` is its start offset, `last_offset` the one before it, and `delivery_count` how often a record is
+delivered at most; the dead-letter queue of the group has them, or `error` says why not."""
 
 
 class SharedRecords(NamedTuple):

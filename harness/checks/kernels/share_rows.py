@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED = range(1, 9)
+ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED, COPIED = range(1, 10)
 """Kinds of rows: the seam's."""
 ENDS = (ACCEPTED, RELEASED, REJECTED, EXPIRED, ARCHIVED)
 """Kinds of rows after which a member may no longer hold the records."""

@@ -14,14 +14,16 @@ or rejects it succeeded, or may have: an error, or no response at all, does not 
 * `never-delivered`: a record of the final read, above the start of the group, was never acquired, although the group
   got records above it in `FETCHES` fetches, after each lock must have ended that may have no row. Of a group that must
   have consumed everything (`consumed_by=`): any record from the start on.
-* `given-up`: a record was delivered as often as is allowed, no member accepted or rejected it, and it was archived.
+* `given-up`: a record was delivered as often as is allowed, no member accepted or rejected it, and it was archived,
+  and no dead-letter queue has it; or it is a dead letter, also by a rejection, that the queue of its group cannot have.
 * `stuck-in-flight`: the last lock of a record has ended, and it was not delivered again although the group got records
   above it in `FETCHES` later fetches, from that leader or a later one. Of a group that must have consumed everything:
   a record that is not over when the run ends.
 
 The start of a group is the start offset with which a leader loaded the share-partition. Until an acknowledgement is
 stored, a new leader may choose it again (`share.auto.offset.reset` latest), so the largest one until then counts.
-Without such rows (foreign brokers) it is the lowest record of which an acknowledgement succeeded.
+Without such rows (foreign brokers) it is the lowest record of which an acknowledgement succeeded. The same rows say how
+often a record may be delivered, which groups may set; without them it is the brokers' setting.
 
 What removes a record legally removes it from the final read: aborted transactions, retention, compaction, deleted
 records. Where rows are missing there is a doubt: overlapping locks on foreign brokers, whose responses do not show
@@ -45,6 +47,7 @@ from .share_rows import (
     ACCEPTED,
     ACQUIRED,
     ARCHIVED,
+    COPIED,
     ENDS,
     EXPIRED,
     LOADED,
@@ -80,6 +83,7 @@ NAMES = {
     EXPIRED: "lock expired",
     ARCHIVED: "archived",
     LOADED: "share-partition loaded",
+    COPIED: "copied to the dead-letter queue",
 }
 
 
@@ -142,7 +146,15 @@ class _Group:
         self._last = last_of(offsets.segment, self._acquired, self._count)
         self._passed: dict[tuple[int, int], tuple[Longs, Longs]] = {}
         """By the end of a lock and its leader epoch: first offsets and times of later acquisitions."""
+        limits = rows.filter((pl.col("kind") == LOADED) & (pl.col("delivery_count") > 0))["delivery_count"]
+        self._limits = (int(limits.min()), int(limits.max())) if len(limits) else (self._job.delivery_limit,) * 2  # type: ignore[arg-type]
+        """The least and the largest limit of deliveries of a leader; 0: not known."""
+        copies = self._kind == COPIED
+        self._copied = any_of(offsets.segment, copies & (self._error == 0), self._count)
+        self._lost = any_of(offsets.segment, copies, self._count) & ~self._copied
+        """Dead letters that their queue cannot have."""
         self._archived = any_of(offsets.segment, (self._kind == ARCHIVED) & (self._error == 0), self._count)
+        self._archived |= self._copied | self._lost
 
     def judge(self) -> None:
         """Run every check."""
@@ -155,7 +167,7 @@ class _Group:
     # -------------------------------------------------------------------------------- too often
 
     def _over_delivered(self) -> None:
-        rows, limit = self._rows, self._job.delivery_limit
+        rows, limit = self._rows, self._limits[1]
         counts = rows["delivery_count"].to_numpy()
         acquired = rows["kind"].to_numpy() == ACQUIRED
         if not limit:
@@ -276,14 +288,17 @@ class _Group:
         self._stuck(visible[open_], place[open_])
 
     def _given_up(self, visible: Longs, place: Longs) -> None:
-        limit, offsets, last = self._job.delivery_limit, self._offsets, self._last
+        limit, offsets, last = self._limits[0], self._offsets, self._last
+        dead = np.append(self._lost, False)[place]
+        words = "given up, and the dead-letter queue of the group does not have it"
+        self._report(GIVEN_UP, self._each(visible[dead], place[dead]), words)
         if not limit:
             return
         often = (last >= 0) & (np.append(offsets.column("delivery_count"), 0)[last] >= limit)
         # a foreign broker does not say that it archives; what an ended session gives back has no result there
         released = (self._kind == RELEASED) & (self._error == 0) & (offsets.column("leader_epoch") == UNKNOWN)
         after = last_of(offsets.segment, released, self._count) > last
-        wanted = np.append(often & ~self._over & (self._archived | after), False)[place]
+        wanted = np.append(often & ~self._over & (self._archived | after) & ~self._copied & ~self._lost, False)[place]
         words = f"given up after {limit} deliveries, and no member accepted or rejected it"
         self._report(GIVEN_UP, self._each(visible[wanted], place[wanted]), words)
 
@@ -331,7 +346,7 @@ class _Group:
 
     def _stuck(self, visible: Longs, place: Longs) -> None:
         """Of records that are not over, report those that should have been delivered again."""
-        limit = self._job.delivery_limit
+        limit = self._limits[0]
         counts = self._offsets.column("delivery_count")[self._last[place]]
         unseen = counts >= (limit or LOWEST_LIMIT)  # it may have been archived, which responses do not show
         if self._claimed and unseen.any() and not limit:
@@ -387,9 +402,10 @@ class _Group:
         return Range(first, int(offsets.end[segment]) - first, tuple(int(offsets.row[event]) for event in events))
 
     def _each(self, visible: Longs, place: Longs) -> list[Range]:
-        """Return the records, with the row of the last acquisition of each."""
-        rows = self._offsets.row[self._last[place]]
-        return _joined([Range(int(offset), 1, (int(row),)) for offset, row in zip(visible, rows, strict=True)])
+        """Return the records, with the row of the last acquisition of each that has one."""
+        events = self._last[place].tolist()
+        rows = [(int(self._offsets.row[event]),) if event >= 0 else () for event in events]
+        return _joined([Range(int(offset), 1, row) for offset, row in zip(visible, rows, strict=True)])
 
     def _doubt(self, about: str, why: str) -> None:
         place = f"{self._job.topic}-{self._job.partition}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -10,12 +11,8 @@ from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.share_coordinator.merging import merged
 from harrow.cluster.share_coordinator.values import DeliveryState, ShareState, StateBatch
 from harrow.cluster.share_partitions.acknowledgements import Acknowledgement, AckType
-from harrow.cluster.share_partitions.share_partition import (
-    AcquiredRecords,
-    BatchSpan,
-    Change,
-    SharePartitionState,
-)
+from harrow.cluster.share_partitions.in_flight_records import AcquiredRecords, BatchSpan, Change, DeadLetters
+from harrow.cluster.share_partitions.share_partition import SharePartitionState
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -28,9 +25,11 @@ def span(first: int, last: int, *, aborted: bool = False) -> BatchSpan:
     return BatchSpan(Offset(first), Offset(last), aborted)
 
 
-def begun(start: int = 0, *batches: StateBatch, limit: int = 5, locks: int = 200) -> SharePartitionState:
+def begun(
+    start: int = 0, *batches: StateBatch, limit: int = 5, locks: int = 200, queue: Callable[[], bool] = lambda: False
+) -> SharePartitionState:
     stored = ShareState(0, LeaderEpoch(0), Offset(start), batches)
-    return SharePartitionState(stored, Offset(start), limit=limit, locks_most=locks)
+    return SharePartitionState(stored, Offset(start), limit=limit, locks_most=locks, has_dead_letters=queue)
 
 
 def acquired(
@@ -192,6 +191,32 @@ def test_the_most_records_in_flight_bound_new_ones_only() -> None:
 # ---------------------------------------------------------------------------------------- model
 
 
+def test_rejected_records_wait_for_the_dead_letter_queue() -> None:
+    state = begun(queue=lambda: True, limit=2)
+    acquired(state, "a", span(0, 9))
+    change = acknowledged(state, "a", said(0, 3, AckType.REJECT), said(4, 9, AckType.RELEASE))
+    assert change.dead_letters == [(0, 3, 1, True)]
+    assert state.start_offset == 0
+    acquired(state, "a", span(4, 9), most=1, exact=True)
+    assert state.expire(LOCK_MS).dead_letters == [(4, 4, 2, False)]
+    with pytest.raises(KafkaError, match="not in the acquired state"):
+        state.acknowledge("a", [said(0, 3, AckType.ACCEPT)], renewed_until_ms=LOCK_MS)
+    assert state.archive(DeadLetters(Offset(0), Offset(3), 1, rejected=True)).batches == [
+        (0, 3, DeliveryState.ARCHIVED, 1)
+    ]
+    assert state.start_offset == 4
+    stored = [StateBatch(row.first, row.last, row.state, row.delivery_count) for row in state if row.delivery_count > 1]
+    assert begun(4, *stored, limit=2).dead_letters() == [(4, 4, 2, False)], "another leader goes on"
+
+
+def test_a_group_may_forbid_renewals() -> None:
+    state = begun()
+    acquired(state, "a", span(0, 1))
+    with pytest.raises(KafkaError, match="not enabled for the group"):
+        state.acknowledge("a", [said(0, 0, AckType.ACCEPT), said(1, 1, AckType.RENEW)], renewed_until_ms=None)
+    assert rows_of(state) == [(0, 0, "ACQUIRED", 1), (1, 1, "ACQUIRED", 1)], "nothing of the request has an effect"
+
+
 @dataclass
 class Known:
     """What the model has of a record."""
@@ -202,6 +227,8 @@ class Known:
     done: bool = False
     accepted: bool = False
     moving: bool = False
+    dying: bool = False
+    """It is being copied to the dead-letter queue."""
 
 
 class SharePartitionModel(RuleBasedStateMachine):
@@ -209,7 +236,9 @@ class SharePartitionModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = begun(limit=LIMIT, locks=LOCKS)
+        self.has_queue = False
+        self.letters: list[DeadLetters] = []
+        self.state = begun(limit=LIMIT, locks=LOCKS, queue=lambda: self.has_queue)
         self.records: dict[int, Known] = {}
         self.stored: tuple[StateBatch, ...] = ()
         self.start = self.stored_start = self.now_ms = 0
@@ -297,6 +326,7 @@ class SharePartitionModel(RuleBasedStateMachine):
         if stored:
             self.store(change.batches, self.state.start_offset)
             self.state.commit(change)
+            self.give_up(change)
         else:
             self.state.roll_back(change, now_ms=self.now_ms)
         for offset, (done, accepted) in offsets.items():
@@ -312,10 +342,33 @@ class SharePartitionModel(RuleBasedStateMachine):
         self.now_ms += passed_ms
         change = self.state.expire(self.now_ms)
         self.store(change.batches, self.state.start_offset)
+        self.give_up(change)
         for row in self.records.values():
             if row.member and not row.moving and row.deadline_ms <= self.now_ms:
                 row.member = ""
                 row.done = row.done or row.count >= LIMIT
+
+    @rule()
+    def set_or_remove_the_queue(self) -> None:
+        self.has_queue = not self.has_queue
+
+    def give_up(self, change: Change) -> None:
+        """A change was stored: its dead letters are to be copied."""
+        self.letters += change.dead_letters
+        for first, last, count, rejected in change.dead_letters:
+            for offset in range(first, last + 1):
+                row = self.view(offset)
+                assert rejected or row.count == count == LIMIT
+                row.dying = True
+
+    @precondition(lambda self: self.letters)
+    @rule()
+    def copied(self) -> None:
+        """The queue has records, or cannot have them."""
+        letters = self.letters.pop(0)
+        self.store(self.state.archive(letters).batches, self.state.start_offset)
+        for offset in range(letters.first_offset, letters.last_offset + 1):
+            self.view(offset).dying = False
 
     @rule(by=st.integers(1, 6))
     def delete_records(self, by: int) -> None:
@@ -323,7 +376,7 @@ class SharePartitionModel(RuleBasedStateMachine):
         self.state.log_start_moved(Offset(offset))
         for at in range(offset):
             row = self.view(at)
-            row.done, row.member = True, ""
+            row.done, row.member, row.dying = True, "", False
 
     @precondition(lambda self: not self.moving)
     @rule()
@@ -331,10 +384,16 @@ class SharePartitionModel(RuleBasedStateMachine):
         """Another leader: it knows what was stored; locks and what was not stored are lost."""
         start = max(self.stored_start, 0)
         stored = ShareState(0, LeaderEpoch(1), Offset(start), self.stored)
-        self.state = SharePartitionState(stored, Offset(start), limit=LIMIT, locks_most=LOCKS)
+        self.state = SharePartitionState(
+            stored, Offset(start), limit=LIMIT, locks_most=LOCKS, has_dead_letters=lambda: self.has_queue
+        )
+        self.letters = self.state.dead_letters()
+        dying = {o for row in self.letters for o in range(row.first_offset, row.last_offset + 1)}
+        assert dying == {offset for offset, row in self.records.items() if row.dying}, "no letter is forgotten"
         self.start = 0
         accepted = {offset for offset, row in self.records.items() if row.accepted}
         self.records = {offset: Known(done=True, accepted=True) for offset in accepted}
+        self.records |= {offset: Known(done=True, dying=True) for offset in dying}
         for row in self.state:
             for offset in range(row.first, row.last + 1):
                 known = self.view(offset)
@@ -347,7 +406,7 @@ class SharePartitionModel(RuleBasedStateMachine):
     def the_start_offset_rises_over_records_that_are_done(self) -> None:
         assert self.state.start_offset >= self.start
         self.start = self.state.start_offset
-        assert all(self.view(offset).done for offset in range(self.start))
+        assert all(self.view(offset).done and not self.view(offset).dying for offset in range(self.start))
 
     @invariant()
     def both_have_the_same_holders(self) -> None:
@@ -355,6 +414,7 @@ class SharePartitionModel(RuleBasedStateMachine):
             for offset in range(row.first, row.last + 1):
                 known = self.view(offset)
                 assert known.member == row.member, f"{offset} is held by {row.member}"
+                assert known.dying == (row.state is DeliveryState.ARCHIVING), f"{offset} is {row.state.name}"
 
 
 TestSharePartitionModel = SharePartitionModel.TestCase

@@ -80,7 +80,7 @@ def test_kafka_3_9_refuses_the_requests_of_consumer_groups() -> None:
 
 def test_features_are_those_of_served_requests_and_of_the_release() -> None:
     groups, transactions = Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2)
-    share, streams = Feature("share.version", 0, 1, 1), Feature("streams.version", 0, 1, 1)
+    share, streams = Feature("share.version", 0, 2, 2), Feature("streams.version", 0, 1, 1)
     every = {SHARE_FETCH, STREAMS_GROUP_HEARTBEAT}
     assert features_of(()) == (groups, transactions)
     assert features_of(every) == (groups, share, streams, transactions)
