@@ -47,8 +47,8 @@ def test_every_version_that_kafka_serves_passes_except_what_is_left_out(kafka: A
     with RawKafka(kafka.ports[1]) as direct, RawKafka(proxy.addresses[1].port) as behind:
         theirs, ours = api_versions(direct), api_versions(behind)
     cut = {key: versions for key, versions in theirs.items() if ours.get(key) != versions}
-    sasl_handshake, describe_quorum = 17, 55
-    assert cut.keys() <= {sasl_handshake, describe_quorum}, cut
+    sasl_handshake, describe_quorum, of_controllers = 17, 55, 94
+    assert cut.keys() <= {sasl_handshake, describe_quorum, of_controllers}, cut
     assert ours[describe_quorum] == range(2)
     assert ours[sasl_handshake] == range(1, 2)
 

@@ -134,6 +134,8 @@ def apache_broker(folder: Path, **settings: object) -> Generator[Authorized]:
         "listener.name.controller.plain.sasl.jaas.config": jaas,
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:admin",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
         **settings,
     }
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": "256m"}
