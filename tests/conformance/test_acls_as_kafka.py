@@ -20,6 +20,10 @@ REFUSED_WITH_ITEMS = {ApiKey.LIST_PARTITION_REASSIGNMENTS}
 """Requests whose refusal names the requested topics in Kafka, without partitions; in Harrow it names none."""
 
 
+UNANSWERED = {ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS}
+"""Kafka 4.4 leaves it without a response after some of the other requests; alone it responds."""
+
+
 def differences(ours: Matrix, theirs: Matrix) -> list[str]:
     found: list[str] = []
     for acls, outcomes in ours.items():
@@ -34,9 +38,9 @@ def differences(ours: Matrix, theirs: Matrix) -> list[str]:
 @needs_apache
 def test_every_request_is_answered_as_in_kafka_whatever_acls_there_are(tmp_path: Path) -> None:
     with our_broker(**SETTINGS) as broker:
-        ours = matrix(broker, all_versions=True)
+        ours = matrix(broker, all_versions=True, without=UNANSWERED)
     with apache_broker(tmp_path / "kafka", **SETTINGS) as broker:
-        theirs = matrix(broker, all_versions=True)
+        theirs = matrix(broker, all_versions=True, without=UNANSWERED)
     assert sum(map(len, ours.values())) > 4_000
     assert differences(ours, theirs) == []
 
