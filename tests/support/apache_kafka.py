@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from free_ports import first_free
-from kafka_reference import HAS_JARS, JARS, SINCE_4_4, TOOL
+from kafka_reference import ASSIGNED_AT_ONCE, HAS_JARS, JARS, TOOL
 from waiting import until
 
 NODES = (1, 2, 3)
@@ -127,9 +127,7 @@ def keep(shared: Path, run: int) -> None:
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": HEAP}
     settings = ["auto.create.topics.enable=false", "replica.lag.time.max.ms=30000"]
     settings += ["group.initial.rebalance.delay.ms=300", "group.min.session.timeout.ms=1000"]
-    if SINCE_4_4:  # KIP-1263: else a target assignment is a second old before it is computed again
-        for kind in ("consumer", "streams", "share"):
-            settings += [f"group.{kind}.assignment.interval.ms=0", f"group.{kind}.assignor.offload.enable=false"]
+    settings += [f"{name}={str(value).lower()}" for name, value in ASSIGNED_AT_ONCE.items()]
     environment["KAFKA_SET"] = "\n".join([*settings, "broker.session.timeout.ms=6000"])
     up = subprocess.run(
         [TOOL, "up", str(folder), str(len(NODES))], env=environment, capture_output=True, text=True, check=False

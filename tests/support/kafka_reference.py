@@ -25,6 +25,13 @@ TOOLS_PACKAGE = "org.apache.kafka.tools" if SINCE_4_4 else "kafka.tools"
 """Of DumpLogSegments."""
 ADMIN_PACKAGE = "org.apache.kafka.tools" if SINCE_4_4 else "kafka.admin"
 """Of ConfigCommand."""
+ASSIGNED_AT_ONCE: dict[str, object] = {
+    f"group.{kind}.{name}": value
+    for kind in ("consumer", "streams", "share")
+    for name, value in (("assignment.interval.ms", 0), ("assignor.offload.enable", False))
+    if SINCE_4_4
+}
+"""KIP-1263: else a target assignment is a second old before it is computed again, and answers depend on time."""
 JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / f"kafka-{VERSION}"))
 HAS_JARS = (JARS / ".complete").exists()
 

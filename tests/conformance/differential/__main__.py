@@ -77,7 +77,7 @@ def write(finding: Finding, out: Path) -> None:
     """Writes a finding as a file for `--replay`."""
     out.mkdir(parents=True, exist_ok=True)
     number = len(list(out.glob("*.json"))) + 1
-    (out / f"{number}.json").write_text(json.dumps(finding.to_json(), indent=1))
+    (out / f"{number}.json").write_text(json.dumps(finding.to_json(), indent=1, default=repr))
 
 
 def parsed() -> argparse.Namespace:

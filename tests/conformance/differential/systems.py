@@ -18,7 +18,7 @@ from pathlib import Path
 
 from free_ports import first_free
 from harrow.cluster import Cluster
-from kafka_reference import HAS_JARS, TOOL
+from kafka_reference import ASSIGNED_AT_ONCE, HAS_JARS, TOOL
 
 from .world import INTERNAL_PARTITIONS
 
@@ -88,7 +88,7 @@ def _apache() -> Generator[int]:
     wanted = os.environ.get("KAFKA_PORT")
     port = int(wanted) if wanted else first_free(range(30_090, 32_700, 20), (*NODES, *controllers))
     with tempfile.TemporaryDirectory(prefix="differential-") as folder:
-        settings = {**SETTINGS, **BUSY_MACHINE_KAFKA}
+        settings = {**SETTINGS, **BUSY_MACHINE_KAFKA, **ASSIGNED_AT_ONCE}
         lines = [f"{name}={str(value).lower()}" for name, value in settings.items()]
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_SET": "\n".join(lines)}
         environment.setdefault("KAFKA_HEAP", "256m")
