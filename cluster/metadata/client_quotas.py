@@ -12,6 +12,7 @@ Source: Kafka's `ClientQuotaControlManager`, `ClientQuotasImage`, `Sanitizer`.
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -86,6 +87,8 @@ def checked_quotas(entity: Entity, operations: Sequence[tuple[str, float | None]
             continue
         if key not in valid:
             raise _refused(f"Invalid configuration key {key}")
+        if not math.isfinite(value):
+            raise _refused(f"Quota {key} must be a finite number")
         if not value > 0:
             raise _refused(f"Quota {key} must be greater than 0")
         if key in _WHOLE and value > _LONG_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -205,6 +206,8 @@ def test_quotas_are_stored_matched_and_removed_as_in_kafka(kafka: Any) -> None:
         ([("user", "u")], [("nonsense", 1.0)], "Invalid configuration key nonsense"),
         ([("user", "u")], [(RATE, 0.0)], f"Quota {RATE} must be greater than 0"),
         ([("user", "u")], [(RATE, -1.0)], f"Quota {RATE} must be greater than 0"),
+        ([("user", "u")], [("request_percentage", math.inf)], "must be a finite number"),
+        ([("user", "u")], [("request_percentage", math.nan)], "must be a finite number"),
         ([("user", "u")], [(RATE, 1.5)], f"{RATE} cannot be a fractional value."),
     ],
 )
