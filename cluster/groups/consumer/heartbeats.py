@@ -29,7 +29,7 @@ from .members import (
 )
 from .reconciliation import reconcile
 from .subscriptions import REGEX_FIELD, TopicView, resolve, topics_of
-from .target_assignments import FIRST_EPOCH, NEW_EPOCH, ConsumerRules, update_group_epoch, update_target
+from .target_assignments import FIRST_EPOCH, NEW_EPOCH, ConsumerRules, assignor_name, update_group_epoch, update_target
 
 MEMBER_ID_BY_CLIENT_FROM = 1
 """First version in which the client makes the member id."""
@@ -147,15 +147,20 @@ def heartbeat(
 def subscribe(
     draft: Draft, before: ConsumerMember, metadata: MemberMetadata, rules: ConsumerRules, *, topics_changed: bool
 ) -> ConsumerMember:
-    """Store what a member says about itself; a new subscription and a group's first member give it a new epoch."""
+    """Store what a member says about itself.
+
+    A new subscription, a group's first member, and another assignor that most members name give the group a new epoch.
+    """
+    assignor = assignor_name(draft.state, rules.limits)
     is_new = before.member_id not in draft.state.members
     new_regex = (before.metadata.regex or "") != (metadata.regex or "")
     resubscribed = _resubscribed(draft.state, before, metadata, rules.view)
-    bump = resubscribed or not draft.state.epoch
     if is_new or before.metadata != metadata:
         draft.add(MemberRecord(before.member_id, metadata))
+    changed = resubscribed or assignor_name(draft.state, rules.limits) != assignor
+    bump = changed or not draft.state.epoch
     if bump or new_regex or topics_changed:
-        update_group_epoch(draft, rules, bump=bump, first=FIRST_EPOCH if resubscribed else NEW_EPOCH)
+        update_group_epoch(draft, rules, bump=bump, first=FIRST_EPOCH if changed else NEW_EPOCH)
     update_target(draft, rules)
     return draft.state.members[before.member_id]
 

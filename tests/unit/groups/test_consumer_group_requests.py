@@ -203,6 +203,17 @@ def test_assignor_that_most_members_name_is_used(bed: GroupTestBed, most: int) -
     assert described(bed).assignor_name == ("uniform" if most == 1 else "range")
 
 
+def test_another_assignor_that_most_members_name_gives_a_new_epoch(bed: GroupTestBed) -> None:
+    """As in Kafka 4.4; the default counts as named where no member names any."""
+    bed.cache.change(orders=4)
+    epoch = consumer_join(bed, "m").member_epoch
+    for name, raised in (("uniform", 0), ("range", 1), ("range", 0), ("", 0)):
+        answer = consumer_heartbeat(bed, "m", epoch, server_assignor=name or None)
+        assert answer.error_code is ErrorCode.none
+        assert answer.member_epoch == epoch + raised, name
+        epoch = answer.member_epoch
+
+
 # ---- offsets -------------------------------------------------------------------------------------
 
 
