@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 NULL_TOPIC_ID = "The topic id cannot be null."
 NEGATIVE_PARTITION = "The partition id cannot be a negative number."
+NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 UNKNOWN = "This server does not host this topic-partition."
 
 __all__ = ["FENCED_LEADER", "ShareService", "check_known"]
@@ -97,6 +99,7 @@ class ShareService:
 
     def initialize(self, share: SharePartition, *, state_epoch: int, start_offset: Offset) -> Promise[None]:
         """Create the state, or begin it again."""
+        _check_epochs(state_epoch=state_epoch)
         shard = self._shard(share)
 
         def decide() -> tuple[None, Sequence[StoredRecord]]:
@@ -109,6 +112,7 @@ class ShareService:
 
     def read(self, share: SharePartition, *, leader_epoch: LeaderEpoch) -> Promise[ShareState]:
         """The state, for a leader whose epoch is stored before the state is answered."""
+        _check_epochs(leader_epoch=leader_epoch)
         shard = self._shard(share)
 
         def decide() -> tuple[ShareState, Sequence[StoredRecord]]:
@@ -129,6 +133,7 @@ class ShareService:
         batches: Sequence[StateBatch],
     ) -> Promise[None]:
         """Store changes."""
+        _check_epochs(leader_epoch=leader_epoch, state_epoch=state_epoch)
         shard = self._shard(share)
         update = Update(
             snapshot_epoch=0,
@@ -164,3 +169,11 @@ class ShareService:
             return shard.shares.summary(share), []
 
         return shard.submit(share, decide)
+
+
+def _check_epochs(*, leader_epoch: int = 0, state_epoch: int = 0) -> None:
+    """KafkaError(invalid_request) for a negative epoch."""
+    if leader_epoch < 0:
+        raise KafkaError(ErrorCode.invalid_request, NEGATIVE_LEADER_EPOCH)
+    if state_epoch < 0:
+        raise KafkaError(ErrorCode.invalid_request, NEGATIVE_STATE_EPOCH)
