@@ -110,8 +110,8 @@ class StoredShares:
         The leader epoch of a write is compared and not stored: `read` stores it.
 
         A leader's start offset never falls. So a write with a smaller one is a repeated request that a later write has
-        overtaken, and everything in it is stored: the start offset stays. At an equal one the greater count of completed
-        records stays.
+        overtaken, and everything in it is stored: the start offset stays. At an equal one the greater count of
+        completed records stays.
         """
         state = self._states.get(share)
         if state is None:

@@ -74,7 +74,8 @@ class SecuredListeners:
                 found[setting] = f"{_MODULES}.scram.ScramLoginModule required;"
         if has_controller:
             found["listeners"] = f"{addresses},CONTROLLER://127.0.0.1:{port + 1 - CONTROLLER_DISTANCE}"
-            found["listener.security.protocol.map"] = f"{found['listener.security.protocol.map']},CONTROLLER:SASL_PLAINTEXT"
+            protocols = found["listener.security.protocol.map"]
+            found["listener.security.protocol.map"] = f"{protocols},CONTROLLER:SASL_PLAINTEXT"
             found["sasl.mechanism.controller.protocol"] = "PLAIN"
             found["listener.name.controller.sasl.enabled.mechanisms"] = "PLAIN"
             found["listener.name.controller.plain.sasl.jaas.config"] = plain
@@ -86,7 +87,6 @@ class SecuredListeners:
             "HARROW_SUITE_PORTS": json.dumps(self.ports(port)),
             "HARROW_SUITE_CERTIFICATES": str(folder),
             "HARROW_SUITE_ADMIN": f"{ADMIN}:{ADMIN_PASSWORD}",
-            "KAFKA_OPTS": "",
         }
 
     def add_overlay(self, copy: Path) -> None:

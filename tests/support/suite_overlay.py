@@ -12,33 +12,24 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka import KafkaException, admin
 
+API: Any = admin
+"""Its annotations are narrower than what it takes."""
 HOST = "127.0.0.1"
 PORTS: dict[str, int] = json.loads(os.environ["HARROW_SUITE_PORTS"])
 CERTIFICATES = Path(os.environ["HARROW_SUITE_CERTIFICATES"])
 LIMIT_S = 30.0
 ITERATIONS = 4096
-SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-EVERY_ACL = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+SCRAM = {"SCRAM-SHA-256": API.ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": API.ScramMechanism.SCRAM_SHA_512}
+EVERY_ACL = API.AclBindingFilter(
+    API.ResourceType.ANY, None, API.ResourcePatternType.ANY, None, None, API.AclOperation.ANY, API.AclPermissionType.ANY
 )
 
 __all__ = [
@@ -53,9 +44,9 @@ __all__ = [
 """What aiokafka's `conftest.py` imports over its own."""
 
 
-def client_of(user: str, password: str, mechanism: str) -> AdminClient:
+def client_of(user: str, password: str, mechanism: str) -> Any:
     """Return a client that logs in on the SASL_PLAINTEXT listener."""
-    return AdminClient(
+    return API.AdminClient(
         {
             "bootstrap.servers": f"{HOST}:{PORTS['SASL_PLAINTEXT']}",
             "security.protocol": "SASL_PLAINTEXT",
@@ -67,7 +58,7 @@ def client_of(user: str, password: str, mechanism: str) -> AdminClient:
     )
 
 
-def administrator() -> AdminClient:
+def administrator() -> Any:
     """Return a client that may do everything."""
     user, _, password = os.environ["HARROW_SUITE_ADMIN"].partition(":")
     return client_of(user, password, "PLAIN")
@@ -92,11 +83,13 @@ def logs_in(user: str, password: str, mechanism: str) -> bool:
 
 def add_scram_user(user: str, password: str) -> None:
     """Store the credentials of a user for both mechanisms."""
-    admin = administrator()  # librdkafka answers nothing after its client is gone
+    client = administrator()  # librdkafka answers nothing after its client is gone
     for name, mechanism in SCRAM.items():  # one request changes one credential of a user
-        change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, ITERATIONS), password.encode())
-        admin.alter_user_scram_credentials([change])[user].result(LIMIT_S)
-        until(lambda name=name: logs_in(user, password, name), f"{user} logs in by {name}")
+        change = API.UserScramCredentialUpsertion(
+            user, API.ScramCredentialInfo(mechanism, ITERATIONS), password.encode()
+        )
+        client.alter_user_scram_credentials([change])[user].result(LIMIT_S)
+        until(partial(logs_in, user, password, name), f"{user} logs in by {name}")
 
 
 # --------------------------------------------------------------- aiokafka
@@ -107,7 +100,7 @@ class Acls:
 
     def __init__(self) -> None:
         self._admin = administrator()
-        self._added: list[AclBinding] = []
+        self._added: list[Any] = []
 
     def add_acl(self, **described: Any) -> None:
         """Add one ACL."""
@@ -117,14 +110,14 @@ class Acls:
         self._added.append(wanted)
         until(lambda: wanted in self.list_acl(), f"the broker has {wanted}")
 
-    def list_acl(self) -> list[AclBinding]:
+    def list_acl(self) -> list[Any]:
         """Return the ACLs by which the broker decides."""
         return list(self._admin.describe_acls(EVERY_ACL).result(LIMIT_S))
 
     def cleanup(self) -> None:
         """Remove what was added."""
         filters = [
-            AclBindingFilter(
+            API.AclBindingFilter(
                 one.restype,
                 one.name,
                 one.resource_pattern_type,
@@ -151,25 +144,25 @@ def binding_of(
     topic: str | None = None,
     group: str | None = None,
     transactional_id: str | None = None,
-) -> AclBinding:
+) -> Any:
     """Return one ACL on exactly one resource."""
     named = {
-        ResourceType.BROKER: "kafka-cluster" if cluster else None,
-        ResourceType.TOPIC: topic,
-        ResourceType.GROUP: group,
-        ResourceType.TRANSACTIONAL_ID: transactional_id,
+        API.ResourceType.BROKER: "kafka-cluster" if cluster else None,
+        API.ResourceType.TOPIC: topic,
+        API.ResourceType.GROUP: group,
+        API.ResourceType.TRANSACTIONAL_ID: transactional_id,
     }
     ((kind, name),) = ((kind, name) for kind, name in named.items() if name is not None)
     ((permission, user),) = (
         (permission, user)
         for permission, user in (
-            (AclPermissionType.ALLOW, allow_principal),
-            (AclPermissionType.DENY, deny_principal),
+            (API.AclPermissionType.ALLOW, allow_principal),
+            (API.AclPermissionType.DENY, deny_principal),
         )
         if user is not None
     )
-    wanted = AclOperation[operation.upper()]
-    return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", wanted, permission)
+    wanted = API.AclOperation[operation.upper()]
+    return API.AclBinding(kind, name, API.ResourcePatternType.LITERAL, f"User:{user}", "*", wanted, permission)
 
 
 @pytest.fixture(scope="session")
@@ -242,7 +235,7 @@ def running(fixture: Any, admin_client: Any) -> Any:
                 sasl_mechanism=mechanism,
                 partitions=named.get("partitions", 4),
             )
-            found.ssl_dir = str(CERTIFICATES)
+            found.ssl_dir = str(CERTIFICATES)  # pyright: ignore[reportUnknownMemberType]
             if mechanism in SCRAM:
                 add_scram_user(cls.broker_user, cls.broker_password)
             return found

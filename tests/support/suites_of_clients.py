@@ -3,7 +3,8 @@
 Owns: for each client the tag that docs/clients.md shows, what a checkout must contain, the programs that it needs, the
 brokers' settings, the addresses of brokers in its tests, its commands, and how its results are read. Tests that need
 TLS, SASL or an authorizer run in suites with `listeners`, and are left out of the others; so are those that need
-Docker, a schema registry or share groups, and files whose tests reach no broker. A result is `passed`, `failed` or `skipped`, by the test's name.
+Docker, a schema registry or share groups, and files whose tests reach no broker. A result is `passed`, `failed` or
+`skipped`, by the test's name.
 """
 
 from __future__ import annotations
@@ -267,7 +268,9 @@ def aiokafka_command(selection: Selection) -> list[str]:
 
 
 def kafka_python_command(selection: Selection) -> list[str]:
-    paths = [f"test/integration/test_{name}_integration.py" for name in ("sasl", "ssl", "admin", "consumer", "producer")]
+    paths = [
+        f"test/integration/test_{name}_integration.py" for name in ("sasl", "ssl", "admin", "consumer", "producer")
+    ]
     chosen = [*selection.only] or [path for path in paths if re.search(selection.part, path)]
     words = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit2", "-o", "log_level=INFO"]
     run = [".suite/bin/python", "-m", "pytest", *words]
@@ -443,6 +446,7 @@ SUITES = (
         brokers=1,
         settings={"num.partitions": 4, "group.min.session.timeout.ms": 1000, "offsets.topic.num.partitions": 2},
         environment={"KAFKA_VERSION": "4.3.0", "KAFKA_ROOT": "/"},
+        addresses=(("test/integration/test_admin_integration.py", r"\[\[0\], \[0\]\]", "[[1], [1]]"),),
         prepare=(
             (UV, "venv", "--quiet", "--python", sys.executable, ".suite"),
             (*PIP, "py", "pytest<9", "pytest-mock", "pytest-timeout", *KAFKA_PYTHON_CODECS, CONFLUENT_KAFKA),
