@@ -19,7 +19,7 @@ from .values import UNINITIALIZED, SharePartition, ShareState, StateSummary
 
 NOT_UPDATED = -1
 """An epoch that a request leaves out."""
-FENCED_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
+FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
 FENCED_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 
 
