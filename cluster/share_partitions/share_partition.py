@@ -320,8 +320,8 @@ class SharePartitionState:
         if last < self.start_offset:
             return
         if last >= self.end_offset:
-            end = "first" if first >= self.end_offset else "last"
-            text = f"Batch record not found. The {end} offset in request is past acquired records."
+            which = "first" if first >= self.end_offset else "last"
+            text = f"Batch record not found. The {which} offset in request is past acquired records."
             raise KafkaError(ErrorCode.invalid_request, text)
         lower = max(first, self.start_offset)
         for kind, start, end in runs_of(types, first, last):

@@ -19,7 +19,7 @@ from harrow.harness.security.certificates import CertificateAuthority
 ADMIN, ADMIN_PASSWORD = "admin", "admin"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-OVERLAY = Path(__file__).with_name("suite_overlay.py")
+OVERLAY = tuple(Path(__file__).with_name(name) for name in ("suite_overlay.py", "waiting.py"))
 BROKERS_LISTENER = "SASL_PLAINTEXT"
 CONTROLLER_DISTANCE = 10_000
 """The tool that starts Apache Kafka has its controller so many ports below the first listener."""
@@ -91,7 +91,8 @@ class SecuredListeners:
 
     def add_overlay(self, copy: Path) -> None:
         """Give the fixtures of a copy what the checkout's own start."""
-        (copy / OVERLAY.name).write_text(OVERLAY.read_text())
+        for module in OVERLAY:
+            (copy / module.name).write_text(module.read_text())
         name, lines = self.overlay
         path = copy / name
         path.write_text(f"{path.read_text()}\n{lines}\n")

@@ -3,15 +3,14 @@
 Owns: the fixtures of aiokafka's `tests/conftest.py` (`kafka_server`, `ssl_folder`, `acl_manager`, `kafka_config`), and
 `running`, which derives kafka-python's `KafkaFixture`. `secured_suites.py` copies this file into a checkout's copy and
 adds the lines that import it; the tests are unchanged. ACLs and SCRAM credentials are made by confluent-kafka, as the
-user `admin`, and each call returns when the broker acts by them. Needs no other module of the project.
+user `admin`, and each call returns when the broker acts by them. Needs `waiting.py` beside it, and no other module of
+the project.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, admin
+from waiting import until
 
 API: Any = admin
 """Its annotations are narrower than what it takes."""
@@ -62,14 +62,6 @@ def administrator() -> Any:
     """Return a client that may do everything."""
     user, _, password = os.environ["HARROW_SUITE_ADMIN"].partition(":")
     return client_of(user, password, "PLAIN")
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until the broker acts by a change; AssertionError after 30 s."""
-    end = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < end, f"not within {LIMIT_S:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 def logs_in(user: str, password: str, mechanism: str) -> bool:
