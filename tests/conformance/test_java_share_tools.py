@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Producer
+from kafka_reference import SINCE_4_4
 from kafka_tools import Tools
 from waiting import until
 
@@ -73,11 +74,8 @@ def test_a_share_consumer_gets_every_record_while_the_leader_is_killed_and_the_t
     assert [group] in tools.run("ShareGroupCommand", "--list").succeeded().rows
     reset = ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
     assert [group, topic, "0", "0"] in tools.run("ShareGroupCommand", *reset).succeeded().rows
-    until(
-        lambda: start_and_lag(tools, group, topic) == ("0", end),
-        lambda: f"{start_and_lag(tools, group, topic)} {end}",
-        timeout_s=15,
-    )
+    lag = end if SINCE_4_4 or kafka.name == "harrow" else "-"  # Kafka 4.2 knows it after the next acknowledgement only
+    until(lambda: start_and_lag(tools, group, topic) == ("0", lag), "the offset is that of the reset")
     delete = ("--delete-offsets", "--group", group, "--topic", topic)
     assert [topic, "Successful"] in tools.run("ShareGroupCommand", *delete).succeeded().rows
     until(lambda: start_and_lag(tools, group, topic) is None, "the state is deleted")
