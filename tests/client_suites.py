@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from free_ports import first_free  # noqa: E402 - tests/support is not on the path of a command
 from kafka_reference import HAS_JARS, TOOL  # noqa: E402 - the same
+from secured_suites import write_certificates  # noqa: E402 - the same
 from suite_processes import bounded  # noqa: E402 - the same
 from suite_results import HARROW, KAFKA, counted, report, store  # noqa: E402 - the same
 from suites_of_clients import BY_NAME, FAILED, PASSED, Selection, Suite  # noqa: E402 - the same
@@ -91,9 +92,17 @@ def check_tools(suite: Suite, systems: Sequence[str]) -> None:
         )
 
 
-def settings_of(suite: Suite) -> dict[str, object]:
+def work_of(suite: Suite) -> Path:
+    """Return the folder of a suite's copy, certificates, outputs and results."""
+    return ROOT / "harrow-out" / "client-suites" / suite.name
+
+
+def settings_of(suite: Suite, port: int, *, has_controller: bool) -> dict[str, object]:
     """Return what both systems are started with; the rest are Apache Kafka's defaults."""
     many = suite.brokers > 1
+    secured: dict[str, object] = {}
+    if suite.listeners is not None:
+        secured = suite.listeners.settings(port, work_of(suite) / "certificates", has_controller=has_controller)
     return {
         "default.replication.factor": suite.brokers,
         "min.insync.replicas": 2 if many else 1,
@@ -103,6 +112,7 @@ def settings_of(suite: Suite) -> dict[str, object]:
         "group.initial.rebalance.delay.ms": 0,
         "auto.create.topics.enable": "true",
         **suite.settings,
+        **secured,
     }
 
 
@@ -115,7 +125,8 @@ def listens(port: int) -> bool:
 @contextmanager
 def apache_kafka(suite: Suite, port: int) -> Generator[None]:
     """Run Apache Kafka; broker i listens on port + i."""
-    lines = "\n".join(f"{name}={value}" for name, value in settings_of(suite).items())
+    settings = settings_of(suite, port, has_controller=True)
+    lines = "\n".join(f"{name}={value}" for name, value in settings.items())
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": "512m", "KAFKA_SET": lines}
     with tempfile.TemporaryDirectory(prefix="harrow-client-suites-", ignore_cleanup_errors=True) as folder:
         try:
@@ -140,7 +151,8 @@ def apache_kafka(suite: Suite, port: int) -> Generator[None]:
 @contextmanager
 def harrow(suite: Suite, port: int) -> Generator[None]:
     """Run Harrow with Apache Kafka's defaults; broker i listens on port + i."""
-    words = [f"--set={name}={value}" for name, value in settings_of(suite).items()]
+    settings = settings_of(suite, port, has_controller=False)
+    words = [f"--set={name}={value}" for name, value in settings.items()]
     command = [
         str(Path(sys.executable).with_name("harrow")),
         "up",
@@ -183,6 +195,8 @@ def copy_of(suite: Suite, checkout: Path, work: Path, ports: Mapping[int, int]) 
                 ported = ported.replace(f"{{{broker}}}", str(port))
             if (changed := re.sub(expression, ported, text)) != text:
                 path.write_text(changed)
+    if suite.listeners is not None:
+        suite.listeners.add_overlay(copy)
     return copy
 
 
@@ -207,6 +221,8 @@ def run(suite: Suite, system: str, copy: Path, work: Path, *, port: int, minutes
     """Run the suite on one system; return the result of each test."""
     brokers = ",".join(f"127.0.0.1:{port + broker}" for broker in range(1, suite.brokers + 1))
     environment = {**suite.environment, suite.variable: brokers}
+    if suite.listeners is not None:
+        environment |= suite.listeners.environment(port, work / "certificates")
     began, limit_s = time.monotonic(), minutes * 60
     found: dict[str, str] = {}
 
@@ -261,9 +277,12 @@ def main(words: Sequence[str]) -> int:
     checkout = checkout_of(suite, given.checkout)
     check_tools(suite, systems)
     brokers = range(1, suite.brokers + 1)
-    port = given.port or first_free(range(28_000, 29_900, 20), brokers)
-    work = ROOT / "harrow-out" / "client-suites" / suite.name
+    ports = range(1, max(brokers) + 1) if suite.listeners is None else range(1, 1 + len(suite.listeners.ports(0)))
+    port = given.port or first_free(range(28_000, 29_900, 20), ports)
+    work = work_of(suite)
     work.mkdir(parents=True, exist_ok=True)
+    if suite.listeners is not None:
+        write_certificates(work / "certificates")
     copy = copy_of(suite, checkout, work, {broker: port + broker for broker in (0, *brokers)})
     prepare(suite, copy)
     for system in systems:

@@ -102,21 +102,20 @@ def _classes() -> Iterator[Setting]:
 def _since_4_4() -> Iterator[Setting]:
     """Settings that Kafka 4.3 and 4.4 added."""
     buffers, assignments = "a coordinator keeps no buffer", "an assignment is computed at once"
-    rows: tuple[tuple[str, Value, str, str], ...] = (
-        ("follower.fetch.last.tiered.offset.enable", False, "", _TIERED),
-        ("group.consumer.assignment.interval.ms", 1_000, "", assignments),
-        ("group.share.assignment.interval.ms", 1_000, "", assignments),
-        ("group.streams.assignment.interval.ms", 1_000, "", assignments),
-        ("group.coordinator.cached.buffer.max.bytes", 1_048_588, "", buffers),
-        ("share.coordinator.cached.buffer.max.bytes", 1_048_588, "", buffers),
+    rows: tuple[tuple[str, int | bool, str], ...] = (
+        ("follower.fetch.last.tiered.offset.enable", False, _TIERED),
+        ("group.consumer.assignment.interval.ms", 1_000, assignments),
+        ("group.share.assignment.interval.ms", 1_000, assignments),
+        ("group.streams.assignment.interval.ms", 1_000, assignments),
+        ("group.coordinator.cached.buffer.max.bytes", 1_048_588, buffers),
+        ("share.coordinator.cached.buffer.max.bytes", 1_048_588, buffers),
     )
-    for name, default, kind, reason in rows:
-        is_number = isinstance(default, int) and not isinstance(default, bool)
+    for name, default, reason in rows:
+        is_number = not isinstance(default, bool)
         yield Setting(
             name=name,
             default=default,
             doc=f"without effect: {reason}",
-            kind=kind,
             low=0 if is_number else None,
             high=INT_MAX if is_number else None,
             stored=reason,

@@ -24,7 +24,7 @@ from .share.initialization import abandon, finish, without_topics
 from .share.limits import ShareRules
 from .share.members import StatePartitions
 from .share.share_group import ShareGroup
-from .share.share_state import ShareDraft, ShareGroupData
+from .share.share_state import NEW_EPOCH, ShareDraft, ShareGroupData
 
 Errors = Mapping[tuple[UUID, int], KafkaError]
 """Share-partitions that the persister refused."""
@@ -51,7 +51,8 @@ class ShareHosting(SerialHosting):
 
     def abandon(self, hosted: HostedGroup, group: ShareGroup) -> None:
         """After a refused operation: a group that has no record is none."""
-        is_new = not group.data.epoch and group.data.shares is None and not group.is_busy
+        data = group.data
+        is_new = data.epoch == NEW_EPOCH and not data.members and data.shares is None and not group.is_busy
         if hosted.share is group and is_new:
             self.end(hosted)
 

@@ -80,9 +80,12 @@ class ShareOffsetsApi:
                 )
                 topics = [(row.topic_name, row.partitions) for row in asked.topics if row.topic_name not in denied]
                 refused = tuple(row for row in asked.topics if row.topic_name in denied)
-            known = [(name, rows) for name, rows in topics if self._view.topic_id(name) is not None]
+            named: dict[str, dict[int, None]] = {}
+            for name, rows in topics:  # as in Kafka, names and numbers that are there twice count once
+                if self._view.topic_id(name) is not None:
+                    named.setdefault(name, {}).update(dict.fromkeys(rows))
             unknown = [(name, rows) for name, rows in topics if self._view.topic_id(name) is None]
-            found = [await self._described_topic(s, request.version, group_id, *row) for row in known]
+            found = [await self._described_topic(s, request.version, group_id, *row) for row in named.items()]
         except KafkaError as error:
             unexplained = error.code in (ErrorCode.group_authorization_failed, ErrorCode.unsupported_version)
             text = None if unexplained else error.message or None
@@ -204,9 +207,9 @@ class ShareOffsetsApi:
         return {(self._view.topic_name(topic_id) or "", number): row for (topic_id, number), row in errors.items()}
 
     def _altered(self, s: Any, body: Any, errors: Mapping[tuple[str, int], KafkaError]) -> Any:
-        topics: list[Any] = []
+        topics: dict[str, list[Any]] = {}
         for topic in body.topics:
-            rows: list[Any] = []
+            rows = topics.setdefault(topic.topic_name, [])
             for row in topic.partitions:
                 error = errors.get((topic.topic_name, row.partition_index))
                 code, text = (ErrorCode.none, None) if error is None else (error.code, error.message or None)
@@ -215,14 +218,13 @@ class ShareOffsetsApi:
                         partition_index=row.partition_index, error_code=code, error_message=text
                     )
                 )
-            topics.append(
-                s.AlterShareGroupOffsetsResponseTopic(
-                    topic_name=topic.topic_name,
-                    topic_id=self._view.topic_id(topic.topic_name),
-                    partitions=tuple(rows),
-                )
+        found = tuple(
+            s.AlterShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=self._view.topic_id(name), partitions=tuple(rows)
             )
-        return s.AlterShareGroupOffsetsResponse(error_code=ErrorCode.none, responses=tuple(topics))
+            for name, rows in topics.items()
+        )
+        return s.AlterShareGroupOffsetsResponse(error_code=ErrorCode.none, responses=found)
 
     # ---- DeleteShareGroupOffsets -------------------------------------------------------------------
 

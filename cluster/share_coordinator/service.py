@@ -19,7 +19,6 @@ from ..host.seam import Host, Promise
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..internal_topics import SHARE_STATE
 from ..replication.delete_records import delete_before
-from ..wire.topic_ids import UUID
 from .records import StoredRecord, Update
 from .shard import ShareEnvironment, ShareShard
 from .stored_shares import FENCED_LEADER
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from ..metadata import MetadataCache
     from ..replication import ReplicaManager
 
-NULL_TOPIC_ID = "The topic id cannot be null."
 NEGATIVE_PARTITION = "The partition id cannot be a negative number."
+NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
+NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 UNKNOWN = "This server does not host this topic-partition."
 
 __all__ = ["FENCED_LEADER", "ShareService", "check_known"]
@@ -82,22 +82,22 @@ class ShareService:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         delete_before(partition, offset)
 
-    def share_of(self, group_id: str, topic_id: UUID | None, partition: int) -> SharePartition:
-        """The share-partition that a request names; KafkaError(invalid_request) for one that cannot be."""
-        if topic_id is None:
-            raise KafkaError(ErrorCode.invalid_request, NULL_TOPIC_ID)
-        if partition < 0:
+    def _shard(self, share: SharePartition, *, leader_epoch: int = 0, state_epoch: int = 0) -> ShareShard:
+        """The shard; KafkaError(not_coordinator), and KafkaError(invalid_request) for a negative number."""
+        shard = self.runtime.active(share.coordinator_key)
+        if share.partition < 0:
             raise KafkaError(ErrorCode.invalid_request, NEGATIVE_PARTITION)
-        return SharePartition(group_id, topic_id, partition)
-
-    def _shard(self, share: SharePartition) -> ShareShard:
-        return self.runtime.active(share.coordinator_key)
+        if leader_epoch < 0:
+            raise KafkaError(ErrorCode.invalid_request, NEGATIVE_LEADER_EPOCH)
+        if state_epoch < 0:
+            raise KafkaError(ErrorCode.invalid_request, NEGATIVE_STATE_EPOCH)
+        return shard
 
     # ---- operations ----------------------------------------------------------------------------------
 
     def initialize(self, share: SharePartition, *, state_epoch: int, start_offset: Offset) -> Promise[None]:
         """Create the state, or begin it again."""
-        shard = self._shard(share)
+        shard = self._shard(share, state_epoch=state_epoch)
 
         def decide() -> tuple[None, Sequence[StoredRecord]]:
             now_ms = self.host.clock.wall_ms()
@@ -109,7 +109,7 @@ class ShareService:
 
     def read(self, share: SharePartition, *, leader_epoch: LeaderEpoch) -> Promise[ShareState]:
         """The state, for a leader whose epoch is stored before the state is answered."""
-        shard = self._shard(share)
+        shard = self._shard(share, leader_epoch=leader_epoch)
 
         def decide() -> tuple[ShareState, Sequence[StoredRecord]]:
             found, record = shard.shares.read(share, leader_epoch, self.host.clock.wall_ms())
@@ -129,7 +129,7 @@ class ShareService:
         batches: Sequence[StateBatch],
     ) -> Promise[None]:
         """Store changes."""
-        shard = self._shard(share)
+        shard = self._shard(share, leader_epoch=leader_epoch, state_epoch=state_epoch)
         update = Update(
             snapshot_epoch=0,
             leader_epoch=leader_epoch,

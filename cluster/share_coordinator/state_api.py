@@ -19,12 +19,14 @@ from ..ids import LeaderEpoch, Offset
 from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.api_table import ApiRow
+from ..wire.topic_ids import UUID
 from .service import ShareService
 from .values import DeliveryState, SharePartition, ShareState, StateBatch, StateSummary
 
 if TYPE_CHECKING:
     from ..wire.request import Request
 
+NO_TOPIC_ID = UUID(int=0)
 Operation = Callable[[SharePartition, Any], Awaitable[Any]]
 """`operation(share-partition, row of the request)`: the promise of its result; KafkaError."""
 
@@ -101,12 +103,13 @@ class ShareStateApi:
             request.respond(s.root(results=()))
             return
         begun = [self._begin(request, begin, body.group_id, topic_id, row) for topic_id, row in rows]
-        found: dict[Any, list[Any]] = {topic.topic_id: [] for topic in body.topics}
+        found: dict[Any, dict[int, Any]] = {topic.topic_id: {} for topic in body.topics}
+        """Results by partition: of a partition that a request names twice, the last one."""
         for (topic_id, row), operation in zip(rows, begun, strict=True):
-            found[topic_id].append(await self._ended(s, row.partition, operation, what))
+            found[topic_id][row.partition] = await self._ended(s, row.partition, operation, what)
         make = getattr(s, result)
         request.respond(
-            s.root(results=tuple(make(topic_id=key, partitions=tuple(value)) for key, value in found.items()))
+            s.root(results=tuple(make(topic_id=key, partitions=tuple(value.values())) for key, value in found.items()))
         )
 
     def _begin(
@@ -114,7 +117,7 @@ class ShareStateApi:
     ) -> Awaitable[Any] | KafkaError:
         try:
             request.require(Action.CLUSTER_ACTION, *CLUSTER)
-            return begin(self._service.share_of(group_id, topic_id, row.partition), row)
+            return begin(SharePartition(group_id, topic_id or NO_TOPIC_ID, row.partition), row)
         except KafkaError as error:
             return error
 
@@ -124,9 +127,10 @@ class ShareStateApi:
                 raise operation
             value = await operation
         except KafkaError as error:
-            return s.PartitionResult(
-                partition=partition, error_code=error.code, error_message=error.message or f"Unable to {what}."
-            )
+            text = error.message or f"Unable to {what}."
+            if error.code is ErrorCode.not_coordinator:
+                text = f"Unable to {what}: This is not the correct coordinator."
+            return s.PartitionResult(partition=partition, error_code=error.code, error_message=text)
         return s.PartitionResult(partition=partition, error_code=ErrorCode.none, **_fields(s, value))
 
 

@@ -19,7 +19,7 @@ from .values import UNINITIALIZED, SharePartition, ShareState, StateSummary
 
 NOT_UPDATED = -1
 """An epoch that a request leaves out."""
-FENCED_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
+FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
 FENCED_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 
 
@@ -90,8 +90,7 @@ class StoredShares:
 
     def initialized(self, share: SharePartition, state_epoch: int, start_offset: Offset, now_ms: int) -> Snapshot:
         """The record of a new state; KafkaError(fenced_state_epoch)."""
-        known = self._state_epochs.get(share, NOT_UPDATED)
-        if NOT_UPDATED != state_epoch < known:
+        if state_epoch < self._state_epochs.get(share, state_epoch):
             raise KafkaError(ErrorCode.fenced_state_epoch, FENCED_STATE)
         before = self._states.get(share)
         return Snapshot(
@@ -99,7 +98,7 @@ class StoredShares:
             state_epoch=state_epoch,
             leader_epoch=LeaderEpoch(0),
             start_offset=start_offset,
-            completed=-1,
+            completed=-1 if start_offset == UNINITIALIZED else 0,
             created_ms=now_ms,
             written_ms=now_ms,
             batches=(),
@@ -111,20 +110,25 @@ class StoredShares:
         The leader epoch of a write is compared and not stored: `read` stores it.
 
         A leader's start offset never falls. So a write with a smaller one is a repeated request that a later write has
-        overtaken, and everything in it is stored: the start offset stays. Kafka's coordinator lets it fall, and records
-        that were accepted come again.
+        overtaken, and everything in it is stored: the start offset stays. At an equal one the greater count of
+        completed records stays.
         """
         state = self._states.get(share)
         if state is None:
             text = "Write operation on uninitialized share partition not allowed."
             raise KafkaError(ErrorCode.invalid_request, text)
-        if NOT_UPDATED != write.leader_epoch < self._leader_epochs[share]:
+        if write.leader_epoch < self._leader_epochs[share]:
             raise KafkaError(ErrorCode.fenced_leader_epoch, FENCED_LEADER)
-        if NOT_UPDATED != state_epoch < self._state_epochs[share]:
+        if state_epoch < self._state_epochs[share]:
             raise KafkaError(ErrorCode.fenced_state_epoch, FENCED_STATE)
-        if UNINITIALIZED != write.start_offset < state.start_offset:
-            write = replace(write, start_offset=state.start_offset, completed=state.completed)
-        return self._record(share, state, replace(write, leader_epoch=state.leader_epoch), now_ms)
+        completed = write.completed
+        if write.start_offset == state.start_offset:
+            completed = max(write.completed, state.completed)
+        elif write.start_offset < state.start_offset:
+            completed = state.completed
+        start = max(write.start_offset, state.start_offset)
+        new = replace(write, leader_epoch=state.leader_epoch, start_offset=start, completed=completed)
+        return self._record(share, state, new, now_ms)
 
     def read(
         self, share: SharePartition, leader_epoch: LeaderEpoch, now_ms: int
@@ -137,7 +141,7 @@ class StoredShares:
         if leader_epoch < known:
             raise KafkaError(ErrorCode.fenced_leader_epoch, FENCED_LEADER)
         found = ShareState(state.state_epoch, leader_epoch, state.start_offset, state.batches)
-        if leader_epoch in (NOT_UPDATED, known):
+        if leader_epoch == known:
             return found, None
         new = Update(
             snapshot_epoch=state.snapshot_epoch,
@@ -160,16 +164,15 @@ class StoredShares:
         if self._updates.get(share, 0) < self._updates_most:
             batches = merged(update.batches, update.start_offset)
             return replace(update, snapshot_epoch=state.snapshot_epoch, batches=batches)
-        start = state.start_offset if update.start_offset == UNINITIALIZED else update.start_offset
         return replace(
             state,
             snapshot_epoch=state.snapshot_epoch + 1,
             leader_epoch=update.leader_epoch,
-            start_offset=start,
+            start_offset=update.start_offset,
             completed=update.completed,
             created_ms=now_ms,
             written_ms=now_ms,
-            batches=merged((*state.batches, *update.batches), start),
+            batches=merged((*state.batches, *update.batches), update.start_offset),
         )
 
     def cold(self, now_ms: int, older_ms: int) -> list[tuple[SharePartition, Snapshot]]:

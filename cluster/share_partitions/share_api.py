@@ -90,7 +90,7 @@ class ShareApi:
         acknowledges = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
         key = (body.group_id or "", body.member_id or "")
         try:
-            self._check_member(request, *key)
+            self._check_member(request, body)
             if renews:
                 check_renewal(body)
             session = self.sessions.fetch(
@@ -116,17 +116,17 @@ class ShareApi:
         else:
             self._fetch(body, session, denied, parts.fetched)
 
-    def _check_member(self, request: Request, group_id: str, member_id: str) -> None:
-        request.require(Operation.READ, ResourceType.GROUP, group_id)
-        if not 0 < len(member_id) <= MEMBER_ID_MOST:
+    def _check_member(self, request: Request, body: Any) -> None:
+        if body.group_id is None:
+            raise KafkaError(ErrorCode.invalid_request, "Invalid group id in the request.")
+        request.require(Operation.READ, ResourceType.GROUP, body.group_id)
+        if not 0 < len(body.member_id or "") <= MEMBER_ID_MOST:
             raise KafkaError(ErrorCode.invalid_request, "Invalid member id in the request.")
 
     def _refuse_fetch(self, request: Request, body: Any, error: KafkaError) -> None:
         def respond() -> None:
             s = messages.response(request)
-            request.respond(
-                s.ShareFetchResponse(error_code=error.code, error_message=error.message or None, responses=())
-            )
+            request.respond(s.ShareFetchResponse(error_code=error.code, responses=()))  # Kafka sends no text either
 
         if error.code is ErrorCode.share_session_limit_reached:  # so that the member does not ask again at once
             self._host.tasks.call_later(max(0, messages.to_milliseconds(body.max_wait)), respond)
@@ -287,7 +287,7 @@ class ShareApi:
         key = (body.group_id or "", body.member_id or "")
         renews = request.version >= RENEW_FROM and body.is_renew_ack
         try:
-            self._check_member(request, *key)
+            self._check_member(request, body)
             self.sessions.acknowledge(key, body.share_session_epoch)
         except KafkaError as error:
             request.respond(
@@ -295,7 +295,15 @@ class ShareApi:
             )
             return
 
+        said = {
+            (topic.topic_id, row.partition_index)
+            for topic in body.topics
+            for row in topic.partitions
+            if row.acknowledgement_batches
+        }
+
         def done(results: Results) -> None:
+            results = {place: error for place, error in results.items() if place in said or error is not None}
             if body.share_session_epoch == FINAL_EPOCH:
                 self._end_session(key)
             self._respond_to_acknowledge(request, s, key[0], results)

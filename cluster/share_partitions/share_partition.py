@@ -295,10 +295,9 @@ class SharePartitionState:
         if last < self.start_offset:
             return
         if last >= self.end_offset:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                "Batch record not found. The last offset in request is past acquired records.",
-            )
+            which = "first" if first >= self.end_offset else "last"
+            text = f"Batch record not found. The {which} offset in request is past acquired records."
+            raise KafkaError(ErrorCode.invalid_request, text)
         lower = max(first, self.start_offset)
         for kind, start, end in runs_of(types, first, last):
             if end < lower:
@@ -463,10 +462,8 @@ class SharePartitionState:
 
 
 def _check_held(row: Records, member: str) -> None:
-    if row.state is not ACQUIRED:
+    if row.state is not ACQUIRED or row.next_state is not None:
         text = "The batch cannot be acknowledged. The batch is not in the acquired state."
-    elif row.next_state is not None:
-        text = "The record state is invalid. The acknowledgement of delivery could not be completed."
     elif row.member != member:
         text = "Member is not the owner of batch record"
     else:

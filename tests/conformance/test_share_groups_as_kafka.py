@@ -1,4 +1,4 @@
-"""Apache Kafka 4.2 and Harrow answer requests to share groups as `kafka_files/share_group_answers.json` says (KIP-932).
+"""Apache Kafka 4.4 and Harrow answer requests to share groups as `kafka_files/share_group_answers.json` says (KIP-932).
 
 `unit/groups/test_share_group_requests.py` compares a coordinator without a cluster with the same file.
 HARROW_RECORD=1 writes the file.

@@ -175,6 +175,29 @@ def test_left_out_files_of_pytest_are_not_named_because_it_runs_every_file_that_
     assert files == ["tests/integration/admin/test_list_offsets.py"]
 
 
+def test_kafka_and_harrow_get_the_same_settings_except_for_the_listener_of_kafkas_controller(tmp_path: Path) -> None:
+    listeners = BY_NAME["aiokafka-security"].listeners
+    assert listeners is not None
+    kafka, ours = (listeners.settings(29_600, tmp_path, has_controller=has) for has in (True, False))
+    other = {name for name in kafka if kafka[name] != ours.get(name)}
+    of_the_controller = {name for name in other if "controller" in name}
+    assert other - of_the_controller == {"listeners", "listener.security.protocol.map"}
+    assert str(kafka["listeners"]) == f"{ours['listeners']},CONTROLLER://127.0.0.1:19601"
+    assert not ours.keys() - kafka.keys()
+
+
+def test_a_copy_gets_the_fixtures_for_the_broker_and_keeps_its_own(tmp_path: Path) -> None:
+    listeners = BY_NAME["kafka-python-security"].listeners
+    assert listeners is not None
+    name, lines = listeners.overlay
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text("class KafkaFixture: ...\n")
+    listeners.add_overlay(tmp_path)
+    assert path.read_text() == f"class KafkaFixture: ...\n\n{lines}\n"
+    assert "def running(" in (tmp_path / "suite_overlay.py").read_text()
+
+
 def test_a_process_at_its_limit_is_interrupted_and_writes_its_results_before_it_is_killed(tmp_path: Path) -> None:
     command = ["sh", "-c", "trap 'echo results > r; exit 1' INT; while :; do sleep 1; done"]
     assert not bounded(command, tmp_path, {}, tmp_path / "log", limit_s=2)

@@ -131,16 +131,16 @@ def membership(script: ShareScript) -> None:
     script.described(script.classic)
     script.beat("a", 0, orders)
     script.settle(3)
-    script.beat("a", 1)
     script.beat("a", 2)
-    script.beat("a", 1)
+    script.beat("a", 3)
+    script.beat("a", 2)
     script.beat("a", 7)
     script.beat("b", 1)
     script.beat("a", 0, orders, rack="r")
-    script.beat("a", 2, orders, "absent")
+    script.beat("a", 3, orders, "absent")
     script.described()
-    script.beat("a", 3, orders)
-    script.beat("a", 2)
+    script.beat("a", 4, orders)
+    script.beat("a", 3)
     script.beat("b", -1)
     script.alter((orders, 0, 5))
     script.delete(orders)
@@ -158,6 +158,7 @@ def offsets(script: ShareScript) -> None:
     script.offsets((orders, (0,)), version=0)
     script.alter((orders, 0, 5), ("absent", 0, 1))
     script.settle(1)
+    script.described()
     script.alter((orders, 9, 5))
     script.offsets()
     script.offsets((orders, (0, 1)))
@@ -225,10 +226,42 @@ def other_requests(script: ShareScript) -> None:
         script.note(f"list {kind}", ApiKey.LIST_GROUPS, 5, states_filter=("empty",), types_filter=(kind,))
 
 
+def odd_requests(script: ShareScript) -> None:
+    """Names that are empty, unknown or there twice, and numbers that no client sends."""
+    orders, group = script.orders, script.group
+    script.note("describe nothing", ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=(), include_authorized_operations=False)
+    script.described("", script.never, script.never, script.classic)
+    script.alter()
+    script.described()
+    script.alter((orders, 0, 5), (orders, 2, 6), (orders, 1, -1))
+    script.settle(3)
+    script.described()
+    script.offsets()
+    script.offsets((orders, (0,)), (orders, (1,)))
+    script.offsets((orders, (0, 9)))
+    script.offsets((orders, (0, 0)))
+    script.alter((orders, 0, 5), (orders, 0, 6))
+    script.offsets((orders, (0,)))
+    script.offsets(group=script.classic)
+    script.offsets(group="")
+    rows = tuple({"group_id": name, "topics": None} for name in (group, script.never, group))
+    script.note("three groups", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=rows)
+    script.note("no groups", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=())
+    script.note("no topics", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=({"group_id": group, "topics": ()},))
+    topics = ({"topic_name": orders, "partitions": ()},)
+    script.note("no partitions", ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group, topics=topics)
+    script.delete()
+    script.delete("")
+    script.delete(orders, orders)
+    script.offsets()
+    script.delete(group="")
+
+
 SCRIPTS: Mapping[str, Callable[[ShareScript], None]] = {
     "membership": membership,
     "offsets": offsets,
     "other_requests": other_requests,
+    "odd_requests": odd_requests,
 }
 
 COMMITTED = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}

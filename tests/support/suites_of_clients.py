@@ -2,8 +2,9 @@
 
 Owns: for each client the tag that docs/clients.md shows, what a checkout must contain, the programs that it needs, the
 brokers' settings, the addresses of brokers in its tests, its commands, and how its results are read. Tests that need
-TLS, SASL, an authorizer, Docker, a schema registry or share groups are left out, and so are files whose tests reach no
-broker. A result is `passed`, `failed` or `skipped`, by the test's name.
+TLS, SASL or an authorizer run in suites with `listeners`, and are left out of the others; so are those that need
+Docker, a schema registry or share groups, and files whose tests reach no broker. A result is `passed`, `failed` or
+`skipped`, by the test's name.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+
+from secured_suites import SecuredListeners
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 NODE_REPORTER = Path(__file__).with_name("node_test_lines.mjs")
@@ -65,6 +68,8 @@ class Suite:
     """The suite whose checkout it runs; by default its own."""
     variable: str = "BROKERS"
     """The environment variable that gets the bootstrap addresses."""
+    listeners: SecuredListeners | None = None
+    """The listeners with TLS and SASL, and the fixtures for them; the first broker alone has them."""
 
     @property
     def checkout_variable(self) -> str:
@@ -250,6 +255,28 @@ def pytest_command(selection: Selection) -> list[str]:
     return [*run, f"--junitxml={selection.results}", *chosen]
 
 
+AIOKAFKA_TESTS = ("tests/test_sasl.py", "tests/test_consumer.py", "tests/test_producer.py")
+AIOKAFKA_CHOSEN = "(TestKafkaSASL and not gssapi) or test_ssl_consume or test_producer_ssl"
+"""The last two are all tests with the mark `ssl`."""
+
+
+def aiokafka_command(selection: Selection) -> list[str]:
+    chosen = [*selection.only] or [path for path in AIOKAFKA_TESTS if re.search(selection.part, path)]
+    words = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit2", "--docker-image=kafka:4.4.0", "--no-pull"]
+    run = [".suite/bin/python", "-m", "pytest", *words, *([] if selection.only else ["-k", AIOKAFKA_CHOSEN])]
+    return [*run, f"--junitxml={selection.results}", *chosen]
+
+
+def kafka_python_command(selection: Selection) -> list[str]:
+    paths = [
+        f"test/integration/test_{name}_integration.py" for name in ("sasl", "ssl", "admin", "consumer", "producer")
+    ]
+    chosen = [*selection.only] or [path for path in paths if re.search(selection.part, path)]
+    words = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit2", "-o", "log_level=INFO"]
+    run = [".suite/bin/python", "-m", "pytest", *words]
+    return [*run, f"--junitxml={selection.results}", *chosen]
+
+
 def is_module(selection: Selection, words: Sequence[str]) -> bool:
     """Whether dotted words are the name of a test file."""
     return selection.folder.joinpath(*words).with_suffix(".py").exists()
@@ -297,6 +324,10 @@ FOR_TESTS = (
     "google-re2",
     "boto3",
 )
+
+CONFLUENT_KAFKA = "confluent-kafka==2.16.1"
+"""Administers the broker for suites of other clients."""
+KAFKA_PYTHON_CODECS = ("crc32c", "lz4", "python-snappy", "xxhash", "zstandard")
 
 CONFLUENT = Suite(
     name="confluent-kafka-python",
@@ -382,6 +413,54 @@ SUITES = (
         name="confluent-kafka-python-consumer",
         checkout=CONFLUENT.name,
         environment={"TEST_CONSUMER_GROUP_PROTOCOL": "consumer"},
+    ),
+    Suite(
+        name="aiokafka-security",
+        checkout="aiokafka",
+        repository="https://github.com/aio-libs/aiokafka",
+        version="v0.14.0",
+        marker=("pyproject.toml", 'name = "aiokafka"'),
+        tools={},
+        brokers=1,
+        settings={"num.partitions": 2},
+        environment={"AIOKAFKA_NO_EXTENSIONS": "1"},
+        prepare=(
+            (UV, "venv", "--quiet", "--python", sys.executable, ".suite"),
+            (*PIP, "aiokafka==0.14.0", "cramjam", "docker", "pytest==9.0.2", "pytest-asyncio==1.3.0", CONFLUENT_KAFKA),
+        ),
+        command=aiokafka_command,
+        read=pytest_results,
+        listeners=SecuredListeners(
+            users={"test": "test", "test2": "test2"},
+            client_auth="required",
+            overlay=("tests/conftest.py", "from suite_overlay import *"),
+        ),
+    ),
+    Suite(
+        name="kafka-python-security",
+        checkout="kafka-python",
+        repository="https://github.com/dpkp/kafka-python",
+        version="3.0.11",
+        marker=("pyproject.toml", 'name = "kafka-python"'),
+        tools={},
+        brokers=1,
+        settings={"num.partitions": 4, "group.min.session.timeout.ms": 1000, "offsets.topic.num.partitions": 2},
+        environment={"KAFKA_VERSION": "4.3.0", "KAFKA_ROOT": "/"},
+        addresses=(("test/integration/test_admin_integration.py", r"\[\[0\], \[0\]\]", "[[1], [1]]"),),
+        prepare=(
+            (UV, "venv", "--quiet", "--python", sys.executable, ".suite"),
+            (*PIP, "py", "pytest<9", "pytest-mock", "pytest-timeout", *KAFKA_PYTHON_CODECS, CONFLUENT_KAFKA),
+        ),
+        command=kafka_python_command,
+        read=pytest_results,
+        listeners=SecuredListeners(
+            users={"alice": "alice-secret"},
+            client_auth="none",
+            overlay=(
+                "test/integration/fixtures.py",
+                "import suite_overlay\n\nKafkaFixture = suite_overlay.running(KafkaFixture, KafkaAdminClient)",
+            ),
+        ),
     ),
 )
 BY_NAME = {suite.name: suite for suite in SUITES}

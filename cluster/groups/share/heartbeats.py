@@ -137,6 +137,8 @@ def remove_members(draft: ShareDraft, member_ids: Sequence[str], view: TopicView
         draft.remove_member(member_id)
         found = metadata_hash(partition_counts(draft.state.topics(), view))
         draft.add(ShareEpochRecord(GroupEpoch(draft.state.epoch + 1, found)))
+    if not draft.state.members:
+        draft.add(ShareTargetEpochRecord(draft.state.epoch))
 
 
 def leave(draft: ShareDraft, request: ShareHeartbeat, view: TopicView) -> ShareHeartbeatResult:

@@ -35,15 +35,19 @@ class ShareGroupState(Enum):
     DEAD = "Dead"
 
 
+NEW_EPOCH = 1
+"""The epoch of a group and of its assignment before its first subscription, which is a change."""
+
+
 class ShareGroupData:
     """The replayed state of one share group."""
 
     __slots__ = ("epoch", "members", "metadata_hash", "shares", "target_epoch", "targets")
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.epoch = NEW_EPOCH
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = NEW_EPOCH
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.shares: StatePartitions | None = None
@@ -80,10 +84,10 @@ class ShareGroupData:
                 member = self.members.get(member_id) or ShareMember(member_id=member_id)
                 self.members[member_id] = replace(member, metadata=metadata)
             case ShareEpochRecord(value):
-                self.epoch = 0 if value is None else value.epoch
+                self.epoch = NEW_EPOCH if value is None else value.epoch
                 self.metadata_hash = 0 if value is None else value.metadata_hash
             case ShareTargetEpochRecord(value):
-                self.target_epoch = value or 0
+                self.target_epoch = NEW_EPOCH if value is None else value
             case ShareTargetRecord(member_id, None):
                 self.targets.pop(member_id, None)
             case ShareTargetRecord(member_id, target) if target is not None:
