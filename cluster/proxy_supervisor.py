@@ -177,7 +177,7 @@ class Proxy:
     def _address(self, node_id: int) -> Address:
         return Address(LOOPBACK, self._ports[node_id].number)
 
-    def _call(self, name: str, op: str, **fields: object) -> dict[str, Any]:
+    def _call(self, name: str, op: str, /, **fields: object) -> dict[str, Any]:
         from .host.knobs.control import ControlClient
 
         assert self.process, "started"

@@ -4,8 +4,9 @@ Owns: `OPERATIONS`, by the type of a resource the operation that a broker asks i
 error, and `denied_operations`. It is read while a fault counts the denied operations of a user, and never else.
 
 An error in an item names the resource of the item. An error elsewhere, such as that of a JoinGroup, names the resource
-of the request, where the request has one of that type alone; else it is not counted. What a broker leaves out of a
-response without an error, as Metadata of all topics does, is not counted; nor is the creation of a topic by Metadata.
+of the request, where the request has one of that type alone; else it is not counted. Not counted are also what a broker
+leaves out of a response without an error (Metadata of all topics), the creation of a topic by Metadata, and the topics
+of a group that is described, or of a topology (StreamsGroupHeartbeat): no error names them.
 
 May fail: WireError for a response that does not decode.
 """
@@ -43,8 +44,7 @@ OPERATIONS: Mapping[str, Mapping[int, str]] = {
         "ALTER_SHARE_GROUP_OFFSETS DELETE_SHARE_GROUP_OFFSETS",
         WRITE="PRODUCE ADD_PARTITIONS_TO_TXN",
         DESCRIBE="METADATA LIST_OFFSETS OFFSET_FETCH OFFSET_FOR_LEADER_EPOCH DESCRIBE_TOPIC_PARTITIONS "
-        "CONSUMER_GROUP_HEARTBEAT CONSUMER_GROUP_DESCRIBE SHARE_GROUP_HEARTBEAT SHARE_GROUP_DESCRIBE "
-        "DESCRIBE_SHARE_GROUP_OFFSETS STREAMS_GROUP_HEARTBEAT STREAMS_GROUP_DESCRIBE",
+        "CONSUMER_GROUP_HEARTBEAT SHARE_GROUP_HEARTBEAT DESCRIBE_SHARE_GROUP_OFFSETS",
         CREATE="CREATE_TOPICS",
         DELETE="DELETE_TOPICS DELETE_RECORDS",
         ALTER="CREATE_PARTITIONS",
@@ -54,7 +54,7 @@ OPERATIONS: Mapping[str, Mapping[int, str]] = {
     GROUP: _by_api(
         READ="JOIN_GROUP SYNC_GROUP HEARTBEAT LEAVE_GROUP OFFSET_COMMIT TXN_OFFSET_COMMIT ADD_OFFSETS_TO_TXN "
         "CONSUMER_GROUP_HEARTBEAT SHARE_GROUP_HEARTBEAT STREAMS_GROUP_HEARTBEAT SHARE_FETCH SHARE_ACKNOWLEDGE "
-        "ALTER_SHARE_GROUP_OFFSETS",
+        "ALTER_SHARE_GROUP_OFFSETS STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE",
         DESCRIBE="FIND_COORDINATOR OFFSET_FETCH DESCRIBE_GROUPS CONSUMER_GROUP_DESCRIBE SHARE_GROUP_DESCRIBE "
         "STREAMS_GROUP_DESCRIBE DESCRIBE_SHARE_GROUP_OFFSETS",
         DELETE="DELETE_GROUPS OFFSET_DELETE DELETE_SHARE_GROUP_OFFSETS",
