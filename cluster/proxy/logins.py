@@ -1,8 +1,8 @@
 """The login of a client of a foreign broker, as the bytes show it that pass the proxy (A5).
 
-Owns: `ClientLogin`, one for each connection on which a client logs in; `refused_login`, the response to a login that a
-fault refuses. The broker decides. A login has ended with the response to its last token, or with the first response
-that has an error; each is counted by the rules of the host (`host/knobs/access_rules.py`), with the name of the user.
+Owns: `ClientLogin`, one for each connection on which a client logs in. The broker decides. A login has ended with the
+response to its last token, or with the first response that says SASL_AUTHENTICATION_FAILED; each is counted by the
+rules of the host (`host/knobs/access_rules.py`), with the name of the user.
 
     mechanism        tokens of the client    the user is
     ---------------  ----------------------  ----------------------------------------------------
@@ -116,9 +116,10 @@ class ClientLogin:
         """Count what a response ends; True where a rule refuses the login that has succeeded at the broker."""
         if len(response) < body_at + _ERROR.size:
             raise WireError(f"a SaslAuthenticate response of {len(response)} bytes")
-        failed = _ERROR.unpack_from(response, body_at)[0] != int(ErrorCode.none)
-        if not failed and not step.is_last:
-            return False
+        code = _ERROR.unpack_from(response, body_at)[0]
+        failed = code == int(ErrorCode.sasl_authentication_failed)
+        if not failed and (code != int(ErrorCode.none) or not step.is_last):
+            return False  # with another error the broker takes no token: of a client that is too early, or not asked
         refused = self._access.login(step.user, again=self._is_open, failed=failed)
         if not failed and not refused:
             self._is_open, self.user = True, step.user

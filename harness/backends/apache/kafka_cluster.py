@@ -78,11 +78,6 @@ class KafkaCluster(DescribedCluster):
         self._proxy: Proxy | None = None
 
     @property
-    def has_security(self) -> bool:
-        """Whether clients need credentials or TLS."""
-        return not self._security.is_plain
-
-    @property
     def session_timeout_ms(self) -> int:
         """After which time without a heartbeat the controller fences a broker."""
         return int(self._settings["broker.session.timeout.ms"])

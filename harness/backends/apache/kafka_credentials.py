@@ -23,7 +23,6 @@ from harrow.cluster.listeners import Address
 from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS
 from harrow.faults.controls import (
     RUNNING,
-    AclRevocation,
     BegunChange,
     CertificateChange,
     CredentialChange,
@@ -60,8 +59,6 @@ class KafkaCredentials(Credentials):
         self._mechanisms = tuple(name for name in MECHANISMS if listeners_with(self.config, self.listeners, name))
         if not self._mechanisms:
             self.kinds -= {PasswordChange}
-        if not any(row.has_sasl for row in self.listeners):
-            self.kinds -= {AclRevocation}  # every client is User:ANONYMOUS
 
     def begin(self, change: CredentialChange) -> BegunChange:
         """Begin a change of one of `kinds`."""

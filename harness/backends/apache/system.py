@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from harrow.faults.controls import PeerKind
+from harrow.faults.controls import DEAD, PeerKind
 from harrow.faults.rule_kinds import Rule
 
 from ...requests.operator import Operator
@@ -23,6 +23,7 @@ CAPABILITIES = PASSING | {"process", "reassignments"}
 SECURED = frozenset({"acls", "certificates", "logins", "passwords"})
 """The same, where the test has `security=`: logins with SASL, passwords of SCRAM, ACLs and certificates that Harrow
 made."""
+RULES_OF_THE_PROXY = ("request", "response", "access")
 RELAYED = frozenset({"links"})
 """The same, where the links between the nodes pass the proxy."""
 
@@ -36,7 +37,6 @@ class KafkaSystem(ForeignSystem):
         self.operator = Operator(lambda: cluster.own_servers)
         self._brokers = {node: _broker(cluster, node) for node in cluster.brokers}
         self._cluster = cluster
-        self.owned_by(None)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -47,31 +47,38 @@ class KafkaSystem(ForeignSystem):
         """Return one broker."""
         return self._brokers[node]
 
-    def owned_by(self, owner: SecurityOwner | None) -> None:
-        """Let faults change what `owner` made; None: the users in the settings of the cluster."""
-        if self._cluster.has_security:
-            from ...security.owner import ConfiguredOwner
-            from .kafka_credentials import KafkaCredentials
+    def owned_by(self, owner: SecurityOwner) -> None:
+        """Let faults change what `owner` made, and count who gets in."""
+        from .kafka_credentials import KafkaCredentials, kafka_access_arms
 
-            found = ConfiguredOwner(self._cluster.config) if owner is None else owner
-            self.credentials = KafkaCredentials(self._cluster, found)
-
-
-def _access_arms(cluster: KafkaCluster, call: Call) -> Mapping[type[Rule], Arm]:
-    if not cluster.has_security:
-        return {}
-    from .kafka_credentials import kafka_access_arms
-
-    return kafka_access_arms(call, cluster.config)
+        cluster = self._cluster
+        self.credentials = KafkaCredentials(cluster, owner)
+        for node in self._brokers:
+            self._brokers[node] = _broker(cluster, node, kafka_access_arms(_call(cluster, node), cluster.config))
 
 
-def _broker(cluster: KafkaCluster, node: int) -> ForeignBroker:
-    peers = frozenset({PeerKind.BROKER, PeerKind.CLIENT} if cluster.relayed else {PeerKind.CLIENT})
-    managed = cluster.brokers[node]
+def _call(cluster: KafkaCluster, node: int) -> Call:
+    """The control operations of the proxy before a node."""
 
     def call(op: str, **fields: object) -> dict[str, Any]:
         return cluster.control(node, op, **fields)
 
-    broker = ForeignBroker(node, call, managed.address, peers, _access_arms(cluster, call))
-    broker.process = LocalProcess(managed)
+    return call
+
+
+def _broker(cluster: KafkaCluster, node: int, arms: Mapping[type[Rule], Arm] | None = None) -> ForeignBroker:
+    """One node; `arms`: more rules of the proxy."""
+    peers = frozenset({PeerKind.BROKER, PeerKind.CLIENT} if cluster.relayed else {PeerKind.CLIENT})
+    managed = cluster.brokers[node]
+    call = _call(cluster, node)
+    broker = ForeignBroker(node, call, managed.address, peers, arms)
+    broker.process = process = LocalProcess(managed)
+
+    def forget_rules() -> None:
+        """A rule belongs to the incarnation in which it was armed, and the proxy outlives it."""
+        if managed.state == DEAD:
+            for kind in RULES_OF_THE_PROXY:
+                call("rules.remove", kind=kind)
+
+    process.before_start = forget_rules
     return broker

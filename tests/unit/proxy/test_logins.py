@@ -249,6 +249,17 @@ def test_a_token_that_does_not_decode_passes_and_names_nobody(body: bytes) -> No
     assert (passing.connection.user, seen()) == ("", (0, 0))
 
 
+def test_a_broker_that_takes_no_token_has_refused_no_login() -> None:
+    passing = Passing()
+    seen = passing.count()
+    assert passing.log_in("PLAIN", client_of("PLAIN", "secret")).error_code == ErrorCode.none
+    passing.handshake("PLAIN")  # too early: Kafka lets a client log in again after a second
+    refused = {"error_code": ErrorCode.illegal_sasl_state, "error_message": "", "auth_bytes": b""}
+    asked = passing.ask(AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0secret"}, refused)
+    assert asked.error_code == ErrorCode.illegal_sasl_state
+    assert (passing.connection.user, seen()) == ("alice", (1, 0))
+
+
 def test_a_large_token_passes_unread() -> None:
     passing = Passing()
     seen = passing.count()
