@@ -76,6 +76,7 @@ class KafkaCredentials(Credentials):
     def addresses(self) -> Mapping[int, Address]:
         """By node id: where Harrow's own clients reach each node that runs."""
         own = self._kafka.proxy.own_addresses
+        assert own.keys() == self._kafka.brokers.keys(), f"Harrow's own clients reach {sorted(own)} alone"
         return {node: own[node] for node, broker in self._kafka.brokers.items() if broker.state == RUNNING}
 
 
@@ -86,6 +87,7 @@ class ScramPasswordChanged(RequestedChange):
         self, site: Site, change: PasswordChange, mechanisms: tuple[str, ...], nodes: Mapping[int, Address]
     ) -> None:
         super().__init__(site)
+        assert mechanisms, "a cluster without SCRAM has no such change"
         self._user = change.user
         self._former, self._password = site.owner.passwords()[change.user], change.password
         self._mechanisms, self._nodes = mechanisms, nodes
@@ -138,6 +140,7 @@ class ShownCertificateChanged(CertificateChanged):
         """Let the proxy show it, or the one of the start."""
         del address
         if node == self.node:
+            assert len(self.identities) == 1, f"the proxy has one port for clients: {sorted(self.identities)}"
             [identity] = self.identities.values()
             shown = {} if undo else {"key": identity.key, "chain": identity.chain}
             self._cluster.control(node, "certificate", **shown)

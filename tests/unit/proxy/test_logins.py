@@ -60,16 +60,18 @@ class Passing:
     """A client and a broker with the proxy between them; the broker knows alice, whose password is `secret`."""
 
     def __init__(self) -> None:
-        self.host: Any = ManualHost()
+        host: Any = ManualHost()
+        self.host = host
         self.client = FakeLink(Peer("unknown", "here"))
         self.broker = FakeLink(Peer("upstream", "1"))
 
         async def connect(*_: object, **__: object) -> FakeLink:
             return self.broker
 
-        self.host.network.connect = connect
+        network: Any = host.network
+        network.connect = connect
         services = ConnectionServices(
-            host=self.host,
+            host=host,
             upstream=lambda: Address("127.0.0.1", 9092),
             upstream_peer=self.broker.peer,
             address_of=lambda _node, _address: None,
