@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ErrorCode
@@ -120,8 +120,9 @@ def _items_with(entity: Any, code: int, fields: tuple[str, ...], within: _Name) 
     if any(int(getattr(entity, name, 0) or 0) == code for name in _ERRORS):
         yield own
     for row in dataclasses.fields(entity):
-        value = getattr(entity, row.name)
-        for item in value if isinstance(value, tuple) else ():
+        value: Any = getattr(entity, row.name)
+        items: Iterable[Any] = value if issubclass(type(value), tuple) else ()
+        for item in items:
             if dataclasses.is_dataclass(item):
                 yield from _items_with(item, code, fields, own)
 

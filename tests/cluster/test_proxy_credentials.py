@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ class Secured(NamedTuple):
         return refusal(self.proxy.addresses[1], login, self.context)
 
     @contextmanager
-    def client(self, user: str = "alice") -> Iterator[Connection]:
+    def client(self, user: str = "alice") -> Generator[Connection]:
         """A connection of a user who has logged in."""
         with Connection(self.proxy.addresses[1], "shop", tls=self.context) as connection:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 @contextmanager
-def kafka_of(folder: Path, security: Security | str, *, brokers: int, **config: object) -> Iterator[Harrow]:
+def kafka_of(folder: Path, security: Security | str, *, brokers: int, **config: object) -> Generator[Harrow]:
     """A new Apache Kafka with this security."""
     clusters = KafkaClusters(find_kafka(str(JARS)))
     settings = {name.replace("_", "."): value for name, value in config.items()}

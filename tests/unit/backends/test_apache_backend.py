@@ -140,7 +140,7 @@ def secured_cluster(folder: Path, security: Security) -> KafkaCluster:
         (Security("sasl_ssl", acls=True), {PasswordChange, AclRevocation, CertificateChange}, {LoginRule, DenialRule}),
         (Security("sasl_plaintext:SCRAM-SHA-256"), {PasswordChange}, {LoginRule}),
         (Security("sasl_ssl:PLAIN"), {CertificateChange}, {LoginRule}),
-        (Security("ssl"), {CertificateChange}, set()),
+        (Security("ssl"), {CertificateChange}, set[type]()),
     ],
     ids=lambda value: str(value) if isinstance(value, Security) else "",
 )
@@ -168,7 +168,11 @@ def test_a_node_that_starts_again_has_none_of_the_rules_that_the_proxy_had_for_i
     node = SimpleNamespace(state="dead", address=Address("127.0.0.1", 1), begun=0)
     node.begin = lambda: calls.append(("begin", None))
     cluster.brokers = {1: node}
-    cluster.control = lambda number, op, **fields: calls.append((op, (number, fields["kind"])))
+
+    def control(number: int, op: str, **fields: object) -> None:
+        calls.append((op, (number, fields["kind"])))
+
+    cluster.control = control
     broker = KafkaSystem(cluster).broker(1)
     broker.process.start()
     removed = [("rules.remove", (1, kind)) for kind in ("request", "response", "access")]

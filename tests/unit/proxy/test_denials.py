@@ -102,7 +102,7 @@ def test_only_the_topics_with_the_error_are_denied() -> None:
         for name, codes in (("orders", (denied, denied)), ("audit", (0,)), ("returns", (0, denied)), ("late", (6,)))
     )
     body = messages.encode(messages.response_writer(key, version), s.root(responses=rows))
-    found = denied_operations(Answered(key, version, body, 0, RequestFacts, lambda _: None))
+    found = denied_operations(Answered(key, version, body, 0, RequestFacts, KNOWN.topic_name))
     assert list(found) == [Denial("WRITE", TOPIC, "orders"), Denial("WRITE", TOPIC, "returns")]
 
 
