@@ -116,7 +116,7 @@ def denied_operations(answered: Answered) -> Iterator[Denial]:
 
 def _items_with(entity: Any, code: int, fields: tuple[str, ...], within: _Name) -> Iterator[_Name]:
     """The name of each item that has the error, None without a name; `within`: that of the items around it."""
-    own: _Name = next((value for name in fields if (value := getattr(entity, name, None))), within)
+    own: _Name = next(filter(None, (getattr(entity, name, None) for name in fields)), within)
     if any(int(getattr(entity, name, 0) or 0) == code for name in _ERRORS):
         yield own
     for row in dataclasses.fields(entity):
