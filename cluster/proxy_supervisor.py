@@ -148,13 +148,17 @@ class Proxy:
         if not self._own_upstreams:
             return self.bootstrap_servers
         assert self.process, "started"
-        return ",".join(str(Address(LOOPBACK, port.number)) for port in self._own_ports.values())
+        return ",".join(map(str, self.own_addresses.values()))
+
+    @property
+    def own_addresses(self) -> dict[int, Address]:
+        """By node id: the ports that lead to `own_upstreams`."""
+        return {node_id: Address(LOOPBACK, port.number) for node_id, port in self._own_ports.items()}
 
     def _own_row(self, node_id: int) -> dict[str, Any]:
         if node_id not in self._own_upstreams:
             return {}
-        address = Address(LOOPBACK, self._own_ports[node_id].number)
-        return {"own": {"upstream": list(self._own_upstreams[node_id]), "address": list(address)}}
+        return {"own": {"upstream": list(self._own_upstreams[node_id]), "address": list(self.own_addresses[node_id])}}
 
     @property
     def addresses(self) -> dict[int, Address]:
@@ -173,7 +177,7 @@ class Proxy:
     def _address(self, node_id: int) -> Address:
         return Address(LOOPBACK, self._ports[node_id].number)
 
-    def _call(self, name: str, op: str, **fields: object) -> dict[str, Any]:
+    def _call(self, name: str, op: str, /, **fields: object) -> dict[str, Any]:
         from .host.knobs.control import ControlClient
 
         assert self.process, "started"

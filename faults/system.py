@@ -188,7 +188,7 @@ _OWN_BROKERS = "use a backend that runs Harrow's own brokers: local or simulated
 _REAL_PROCESSES = "use a backend of real processes: local, apache, docker or external"
 _PASSING = "use a backend whose brokers' connections with clients pass through Harrow"
 _LOCAL = "use the local backend"
-_SASL = "use the local backend, with a listener with SASL"
+_SASL = "use the backend local or apache, with a listener with SASL (security=)"
 
 CAPABILITIES: Mapping[str, Capability] = {
     "process": Capability(
@@ -226,10 +226,17 @@ CAPABILITIES: Mapping[str, Capability] = {
     "more-brokers": Capability(_part(System.membership), _LOCAL),
     "logins": Capability(_rule(LoginRule), _SASL),
     "tokens": Capability(_rule(TokenRule), "use the local backend, with a listener with the mechanism OAUTHBEARER"),
-    "passwords": Capability(_credentials(PasswordChange), f"{_SASL}, and SCRAM or PLAIN"),
-    "acls": Capability(_credentials(AclRevocation), "use the local backend, with an authorizer"),
+    "passwords": Capability(
+        _credentials(PasswordChange),
+        f"{_SASL} and SCRAM; Apache Kafka reads the passwords of PLAIN when a listener starts, so PLAIN needs local",
+    ),
+    "acls": Capability(
+        _credentials(AclRevocation),
+        "use the backend local or apache, with an authorizer: security=Security(…, acls=True)",
+    ),
     "certificates": Capability(
-        _credentials(CertificateChange), "use the local backend, with a listener with TLS and Harrow's certificates"
+        _credentials(CertificateChange),
+        "use the backend local or apache, with a listener with TLS and Harrow's certificates (security=)",
     ),
     "client-requests": Capability(_part(System.clients), _REAL_PROCESSES),
     "programs": Capability(_part(System.programs), _REAL_PROCESSES),

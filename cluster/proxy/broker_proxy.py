@@ -1,22 +1,31 @@
 """The proxy in front of one foreign broker: its port, and its connections.
 
 Owns: the host that stands for the broker (folder, control socket, trace, tap), the listening port, the connections of
-clients. The port is open exactly while the broker accepts connections (`upstream_watch.py`): a client sees a dead
-broker as it would see it without the proxy, as a refused connection.
+clients, and the certificate that clients with TLS see. The port is open exactly while the broker accepts connections
+(`upstream_watch.py`): a client sees a dead broker as it would see it without the proxy, as a refused connection.
+
+Control operations of the host, beside its own:
+
+    connections.close  `user`: end the connections of this user, null: of all clients with TLS; `closed`: how many
+    certificate        `key`, `chain`: what new connections see, PEM; empty: that of the start
+    credentials        `certificates`: the fingerprint of what new connections see, by listener (`CLIENTS`)
 
 What may fail: ConfigError where the port cannot be bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..errors import ConfigError
 from ..events.links import ProxyClosed, ProxyOpened
 from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise, TlsOptions
-from ..listeners import Address
+from ..listeners import CLIENTS, Address
 from ..network.unanswered import UnansweredWatch
+from ..security.fingerprints import of_certificate
 from .addresses import AddressOf
 from .connection import ConnectionServices, ProxiedConnection
 from .machine import ProxyHost
@@ -62,7 +71,7 @@ class BrokerProxy:
         self._host = host
         self._peer = Peer(UPSTREAM, str(node_id))
         self.own = own
-        self._tls = tls
+        self._tls = self._first_tls = tls
         self._services = ConnectionServices(
             host=host,
             upstream=lambda: self.upstream,
@@ -74,10 +83,14 @@ class BrokerProxy:
         self._own_services = (
             None if own is None else replace(self._services, upstream=lambda: own.upstream, address_of=own.address_of)
         )
-        self._connections: dict[ProxiedConnection, None] = {}
+        self._connections: dict[ProxiedConnection, bool] = {}
+        """Whether each is one of the port for clients."""
         self._acceptor: Acceptor | None = None
         self._own_acceptor: Acceptor | None = None
         self._watch = UnansweredWatch(host, lambda: self._connections)
+        host.control.register("connections.close", self._op_close)
+        host.control.register("certificate", self._op_certificate)
+        host.control.register("credentials", self._op_credentials)
 
     @property
     def host(self) -> ProxyHost:
@@ -139,8 +152,44 @@ class BrokerProxy:
 
     def _accept(self, services: ConnectionServices, link: Link) -> FrameHandler:
         connection = ProxiedConnection(services, link)
-        self._connections[connection] = None
+        self._connections[connection] = services is self._services
         return connection
 
     def _closed(self, connection: ProxiedConnection) -> None:
         self._connections.pop(connection, None)
+
+    # ----------------------------------------------------------- credentials
+
+    def close_connections(self, user: str | None) -> int:
+        """End the connections of a user; None: of all clients with TLS. Return how many there were."""
+        if user is None:
+            found = [row for row, of_clients in self._connections.items() if of_clients and self._tls is not None]
+        else:
+            found = [row for row in self._connections if user and row.user == user]
+        found = [row for row in found if row.is_open]
+        for connection in found:
+            connection.close()
+        return len(found)
+
+    def show_certificate(self, tls: TlsOptions | None) -> None:
+        """Show another certificate to new connections; None: the first one. ConfigError for an unusable one."""
+        tls = tls or self._first_tls
+        if tls is None or self._first_tls is None:
+            raise ConfigError(f"the clients of broker {self.node_id} speak without TLS: give the proxy a keystore")
+        if self._acceptor is not None:
+            self._acceptor.renew(tls)
+        self._tls = tls
+
+    def _op_close(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        user = fields.get("user")
+        return {"closed": self.close_connections(None if user is None else str(user))}
+
+    def _op_certificate(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        key, chain = str(fields.get("key") or ""), str(fields.get("chain") or "")
+        if bool(key) != bool(chain):
+            raise ConfigError("a certificate needs a key and a chain; without both, the first one is shown again")
+        self.show_certificate(TlsOptions(key=key, chain=chain) if key else None)
+        return self._op_credentials(fields)
+
+    def _op_credentials(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"certificates": {} if self._tls is None else {CLIENTS: of_certificate(self._tls.chain)}}

@@ -8,6 +8,8 @@ Owns: both links and the requests between them. Invariants:
   `KEPT_BYTES_MOST` of their bytes wait for a response, and while `UNSENT_MOST` bytes wait for the broker to read them;
   the broker is not read while `UNSENT_MOST` bytes wait for the client. A single larger frame passes.
 * The tap has the rows of a response before its bytes leave (`tap.py`).
+* Who has logged in is known by the SASL that passes (`logins.py`). A login that a fault refuses is refused after the
+  broker accepted it: the client gets the error of a wrong password, and both links end.
 * A link that ends ends the other one, after what was queued on it has left. When the broker refuses the connection, the
   client's is reset.
 
@@ -19,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from ..errors import ErrorCode
 from ..host.seam import HOLD_RESPONSE, LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
@@ -32,7 +36,9 @@ from ..wire.request_facts import request_facts
 from ..wire.tapped_requests import subject_of
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
+from .denials import Answered, denied_operations
 from .failed_responses import failed_response, needs_response
+from .logins import FAILURE_DELAY_MS, SASL_APIS, ClientLogin, SaslStep
 from .machine import ProxyHost
 from .pending import PendingRequest, PendingRequests, WatchedRequest
 from .tap import ProxyTap
@@ -72,6 +78,7 @@ class ProxiedConnection:
         "_dropping",
         "_headers",
         "_holds",
+        "_login",
         "_named",
         "_open",
         "_pending",
@@ -91,6 +98,8 @@ class ProxiedConnection:
         self._tapped = TappedConnection(services.host) if services.host.tap.enabled else None
         self._named = False
         self._client_id = ""
+        self._login: ClientLogin | None = None
+        """Where the client logs in: the login."""
         self._dropping = False
         """Whether a fault drops every request from now on."""
         self._silent = False
@@ -116,6 +125,16 @@ class ProxiedConnection:
             return
         self._upstream = upstream
         self._release(CONNECTING)
+
+    @property
+    def user(self) -> str:
+        """Who has logged in; empty for a client that has not, or need not."""
+        return "" if self._login is None else self._login.user
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it forwards."""
+        return self._open
 
     def oldest_unanswered(self) -> WatchedRequest | None:
         """Return the oldest request that the broker has not answered; None without one, or where a fault drops them."""
@@ -182,6 +201,9 @@ class ProxiedConnection:
         upstream = self._upstream
         assert upstream is not None, "the client is not read before the broker is connected"
         frame = request.frame
+        if request.api_key in SASL_APIS:
+            self._login = self._login or ClientLogin(self._services.host.network.access)
+            request.sasl = self._login.forwarded(request)
         if request.api_key != ApiKey.PRODUCE or decode_acks(request) != 0:
             self._services.tap.forwarded(request)
             self._pending.add(request)
@@ -234,6 +256,8 @@ class ProxiedConnection:
         request = self._pending.answered(frame)
         key, version = request.api_key, request.version
         _, body_at = parse_response_header(key, version, frame)
+        if self._login is not None and not request.dropped and self._refuses(self._login, request, frame, body_at):
+            return
         lost, held = request.dropped, False
         if not lost and not request.refused:
             fault = self._services.host.network.response_fault(self._client.peer, request, self)
@@ -262,6 +286,38 @@ class ProxiedConnection:
             self._send(self._rewritten(request, frame, body_at))
         self._send_own()
         self._update_full()
+
+    def _refuses(self, login: ClientLogin, request: PendingRequest, frame: bytes, body_at: int) -> bool:
+        """Count the login that the response ends, or the operations that it denies; True for a refused login."""
+        if request.sasl is not None:
+            if login.answered(request.sasl, frame, body_at):
+                self._refuse_login(login, request, request.sasl)
+                return True
+            return False
+        access = self._services.host.network.access
+        if login.user and access.awaits_denials(login.user):
+            tap = self._services.tap
+            facts = partial(self.facts_of, request)
+            key, version = request.api_key, request.version
+            for denial in denied_operations(Answered(key, version, frame, body_at, facts, tap.topic_name)):
+                access.denied(login.user, *denial)
+        return False
+
+    def _refuse_login(self, login: ClientLogin, request: PendingRequest, step: SaslStep) -> None:
+        """Forward nothing more; respond, and end both links, after the time that Kafka takes for it."""
+        key, version = request.api_key, request.version
+        body = login.refused_body(step, version)
+        if self._tapped is not None:
+            self._tapped.sent(request, (body,), int(ErrorCode.sasl_authentication_failed), lost=False)
+        self._dropping = self._silent = True
+        self._drop_pending()
+        response = encode_response_header(key, version, request.correlation_id) + body
+        self._services.host.tasks.call_later(FAILURE_DELAY_MS, self._end_refused, response)
+
+    def _end_refused(self, response: bytes) -> None:
+        if self._open:
+            self._client.send((response,))
+            self.close()
 
     def upstream_closed(self) -> None:
         """The broker's link has ended: end the client's, after the responses that were read."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import WireError
 from ..wire.api_keys import ApiKey
 from ..wire.headers import RequestHeader
 from ..wire.waiting_times import HEAD_BYTES
+
+if TYPE_CHECKING:
+    from .logins import SaslStep
 
 _CORRELATION = struct.Struct(">i")
 
@@ -52,6 +55,7 @@ class PendingRequest:
         "lost",
         "own_response",
         "refused",
+        "sasl",
         "subject",
         "tapped",
         "version",
@@ -78,6 +82,8 @@ class PendingRequest:
         """Whether a fault of requests acted on it."""
         self.subject: str | None = None
         """What it names (`wire/tapped_requests.py`)."""
+        self.sasl: SaslStep | None = None
+        """What it is in the login of its client; None for every other request."""
         self.in_tap = False
         """Whether the tap has its row as a request."""
         self.tapped: Any = None
@@ -96,6 +102,11 @@ class PendingRequest:
         if self._watched is None:
             self._watched = WatchedRequest(*self._header, self._head, self.invoked_ns)
         return self._watched
+
+    def replace_body(self, body: bytes) -> None:
+        """Keep `body` in the place of the one that was forwarded, which is not kept."""
+        self._head = self.frame[: self.body_at] + body
+        self.frame = b""
 
     def copy(self) -> PendingRequest:
         """Return the same request, whose response does not reach the client."""

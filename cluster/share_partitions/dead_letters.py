@@ -106,6 +106,7 @@ class DeadLetterQueues:
 
     async def copy(self, source: Source, letters: DeadLetters) -> None:
         """Copy records to the queue; returns when all in-sync replicas of the queue have them."""
+        assert 0 <= letters.first_offset <= letters.last_offset, f"{letters} are no records"
         topic = group_text(self._config, source.group_id, DEAD_LETTER_TOPIC)
         most = await self._prepared(topic, source.group_id)
         with_content = group_flag(self._config, source.group_id, DEAD_LETTER_COPIES)
@@ -115,6 +116,7 @@ class DeadLetterQueues:
             end = letters.last_offset
             if with_content:
                 found, end = self._read(source.partition, at, end, most)
+            assert at <= end, "the first of the records always fits"
             at = await self._copy_some(topic, source, letters._replace(first_offset=at, last_offset=end), found, most)
 
     # ---------------------------------------------------------------- the topic
@@ -197,6 +199,7 @@ class DeadLetterQueues:
             if records and size > most:
                 break
             records.append(row)
+        assert records, f"{letters} are no records"
         await self._append(topic, source.partition.topic_partition.partition, records)
         return Offset(letters.first_offset + len(records))
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.authorizer import USER_TYPE, Operation, ResourceType
 from harrow.cluster.config import BrokerConfig
@@ -31,6 +31,9 @@ from harrow.faults.controls import AclRevocation, CertificateChange, ChangeStatu
 
 from ..requests.security_requests import alter_broker, alter_scram, create_acls, delete_acls, describe_acls
 from ..security.owner import JAAS, PLAIN, USER, SecurityOwner, plain_entry
+
+if TYPE_CHECKING:
+    from ..security.certificates import Identity
 
 AGAIN_S = 0.2
 TURN_S = 60.0
@@ -299,7 +302,9 @@ class CertificateChanged(RequestedChange):
 
     def __init__(self, site: Site, change: CertificateChange) -> None:
         super().__init__(site)
-        self._node = change.node
+        self.node = change.node
+        self.identities: dict[str, Identity] = {}
+        """By listener: the new key and certificates."""
         self._settings: dict[str, str] = {}
         self._former: dict[str, str] = {}
         self._new: dict[str, str] = {}
@@ -321,6 +326,7 @@ class CertificateChanged(RequestedChange):
         identity = authority.issue(
             own.subject, hosts=[str(name.value) for name in names], days=-1 if change.expired else DAYS
         )
+        self.identities[listener.name] = identity
         prefix = f"listener.name.{listener.name.lower()}.ssl.keystore"
         self._settings |= {
             f"{prefix}.type": "PEM",
@@ -332,13 +338,13 @@ class CertificateChanged(RequestedChange):
 
     def send_on(self, node: int, address: Address, *, undo: bool) -> None:
         """Set key and certificates, or remove these settings."""
-        if node == self._node:
+        if node == self.node:
             alter_broker(address, node, dict.fromkeys(self._settings) if undo else self._settings)
 
     def is_made(self, node: int) -> bool:
         """Whether the broker shows the new certificates."""
-        return node != self._node or self._site.credentials(node, "")["certificates"] == self._new
+        return node != self.node or self._site.credentials(node, "")["certificates"] == self._new
 
     def is_as_before(self, node: int) -> bool:
         """Whether the broker shows the former certificates."""
-        return node != self._node or self._site.credentials(node, "")["certificates"] == self._former
+        return node != self.node or self._site.credentials(node, "")["certificates"] == self._former

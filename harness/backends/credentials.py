@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harrow.cluster.authorizer import USER_TYPE, Operation, ResourceType
 from harrow.cluster.errors import ConfigError
@@ -52,7 +52,7 @@ def access_arms(call: Call, config: BrokerConfig) -> dict[type[Rule], Arm]:
     listeners = parse_listeners(config)
     there = {
         LoginRule: any(row.has_sasl for row in listeners),
-        TokenRule: bool(_listeners_with(config, listeners, OAUTHBEARER)),
+        TokenRule: bool(listeners_with(config, listeners, OAUTHBEARER)),
         DenialRule: bool(config.text("authorizer.class.name")),
         HandshakeRule: any(row.security_protocol.has_tls for row in listeners),
     }
@@ -77,17 +77,44 @@ def credentials_of(cluster: Cluster, owner: SecurityOwner | None) -> Credentials
     return Credentials(cluster, ConfiguredOwner(config) if owner is None else owner)
 
 
+class SecuredCluster(Protocol):
+    """A cluster whose brokers have users, ACLs or certificates."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Settings of the brokers."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[int, Any]:
+        """The brokers by node id."""
+        ...
+
+    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
+        """One control operation of a broker, or of the proxy before it."""
+        ...
+
+
+@runtime_checkable
+class Owned(Protocol):
+    """A system whose users and certificates are those of an owner."""
+
+    def owned_by(self, owner: SecurityOwner) -> None:
+        """Let faults change what `owner` made."""
+        ...
+
+
 class Credentials:
     """Users, ACLs and certificates of one cluster."""
 
-    def __init__(self, cluster: Cluster, owner: SecurityOwner) -> None:
+    def __init__(self, cluster: SecuredCluster, owner: SecurityOwner) -> None:
         self._cluster = cluster
-        self._config = config = cluster.config
+        self.config = config = cluster.config
         self._owner = owner
-        self._listeners = parse_listeners(config)
-        has_tls = any(row.security_protocol.has_tls for row in self._listeners)
+        self.listeners = parse_listeners(config)
+        has_tls = any(row.security_protocol.has_tls for row in self.listeners)
         there: dict[type[CredentialChange], bool] = {
-            PasswordChange: bool(_listeners_with(config, self._listeners, "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")),
+            PasswordChange: bool(listeners_with(config, self.listeners, "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")),
             AclRevocation: bool(config.text("authorizer.class.name")),
             CertificateChange: has_tls and owner.authority is not None,
         }
@@ -102,7 +129,7 @@ class Credentials:
         if isinstance(change, AclRevocation):
             if change.operation not in Operation.__members__ or change.type not in ResourceType.__members__:
                 raise ConfigError(f"{change.operation} on {change.type}: expected names of Kafka, such as WRITE, TOPIC")
-            super_users = [name.strip() for name in self._config.text("super.users").split(";")]
+            super_users = [name.strip() for name in self.config.text("super.users").split(";")]
             if f"{USER_TYPE}:{change.user}" in super_users:
                 raise ConfigError(f"{change.user} is a super user (super.users): no ACL applies to it")
 
@@ -113,11 +140,11 @@ class Credentials:
         begun: AclRevoked | CertificateChanged | PasswordChanged
         match change:
             case PasswordChange():
-                begun = PasswordChanged(self._site(), change, secrets.token_bytes(SALT_BYTES))
+                begun = PasswordChanged(self.site(), change, secrets.token_bytes(SALT_BYTES))
             case AclRevocation():
-                begun = AclRevoked(self._site(), change)
+                begun = AclRevoked(self.site(), change)
             case CertificateChange():
-                begun = CertificateChanged(self._site(), change)
+                begun = CertificateChanged(self.site(), change)
             case _:
                 raise ConfigError(f"{change} is unknown here")
         begun.begin()
@@ -127,21 +154,22 @@ class Credentials:
         """End connections at one broker."""
         return int(self._cluster.control(node, "connections.close", user=user)["closed"])
 
-    def _site(self) -> Site:
+    def site(self) -> Site:
+        """What a change needs of the cluster."""
         from .credential_changes import Site
 
         def credentials(node: int, user: str) -> Mapping[str, Any]:
             return self._cluster.control(node, "credentials", user=user)
 
         return Site(
-            config=self._config,
-            listeners=self._listeners,
+            config=self.config,
+            listeners=self.listeners,
             owner=self._owner,
-            addresses=self._addresses,
+            addresses=self.addresses,
             credentials=credentials,
         )
 
-    def _addresses(self) -> Mapping[int, Address]:
+    def addresses(self) -> Mapping[int, Address]:
         """By node id: the PLAINTEXT listener of each broker that runs."""
         running = {node: broker for node, broker in self._cluster.brokers.items() if broker.state == RUNNING}
         return {node: _plain_address(tuple(broker.listeners.values())) for node, broker in running.items()}
@@ -155,7 +183,7 @@ def _plain_address(listeners: tuple[Listener, ...]) -> Address:
     return found.bind if found.advertised is None else found.advertised
 
 
-def _listeners_with(config: BrokerConfig, listeners: tuple[Listener, ...], *mechanisms: str) -> list[Listener]:
+def listeners_with(config: BrokerConfig, listeners: tuple[Listener, ...], *mechanisms: str) -> list[Listener]:
     """The listeners with SASL that serve one of the mechanisms."""
     return [
         row

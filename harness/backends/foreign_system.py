@@ -6,16 +6,16 @@ A `ForeignBroker` has the links and the requests that pass the proxy, and a `For
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from harrow.faults.rule_kinds import ConnectionRule
+from harrow.faults.rule_kinds import ConnectionRule, Rule
 from harrow.faults.system import TRANSACTIONAL_IDS, Broker, HasTraffic, System
 
 from ..histories.live_taps import TransactionalIds
 from ..requests.final_groups import list_groups
 from .fault_clients import fault_clients
-from .knobs import Call, HostLinks, RuleTable, request_arms
+from .knobs import Arm, Call, HostLinks, RuleTable, request_arms
 from .local_traffic import AcknowledgedTraffic
 from .strangers import StrangerConnections
 
@@ -34,13 +34,27 @@ ASK_GROUPS_S = 1.0
 
 
 class ForeignBroker(Broker):
-    """One broker behind the proxy. `address`: at the proxy; `peers`: the kinds of peers whose links pass the proxy."""
+    """One broker behind the proxy.
 
-    def __init__(self, node: int, call: Call, address: Address, peers: frozenset[PeerKind]) -> None:
+    `address`: at the proxy; `peers`: the kinds of peers whose links pass the proxy; `arms`: more rules of the proxy.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        call: Call,
+        address: Address,
+        peers: frozenset[PeerKind],
+        arms: Mapping[type[Rule], Arm] | None = None,
+    ) -> None:
         super().__init__(node)
         self.links = HostLinks(call, peers)
         self.rules = RuleTable(
-            {**request_arms(call), ConnectionRule: lambda rule: StrangerConnections(address, rule.most)}
+            {
+                **request_arms(call),
+                **(arms or {}),
+                ConnectionRule: lambda rule: StrangerConnections(address, rule.most),
+            }
         )
 
 

@@ -114,6 +114,12 @@ def _apache_capabilities() -> frozenset[str]:
     return CAPABILITIES | (RELAYED if can_relay() else frozenset[str]())
 
 
+def _secured_apache_capabilities() -> frozenset[str]:
+    from .apache.system import SECURED
+
+    return _apache_capabilities() | SECURED
+
+
 def _docker_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
     from .docker.source import DockerClusters
 
@@ -163,7 +169,7 @@ KINDS: Mapping[str, BackendKind] = {
     APACHE: BackendKind(
         brokers="an Apache Kafka of this machine, started by Harrow behind a proxy",
         describe=_apache_description,
-        capabilities=_apache_capabilities,
+        capabilities=_secured_apache_capabilities,
         source=_apache_source,
     ),
     DOCKER: BackendKind(

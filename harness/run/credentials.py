@@ -15,7 +15,7 @@ from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
 from ..backends.choice import APACHE, EXTERNAL, LOCAL
-from ..backends.local import LocalSystem
+from ..backends.credentials import Owned
 from ..security.choice import INSECURE, MTLS, Security, check_user
 from ..security.client_settings import Access, client_settings
 
@@ -74,7 +74,7 @@ class RunCredentials:
 
     def hand_over(self, system: System) -> None:
         """Let the faults of a block change the users and certificates of this run."""
-        if self._of_cluster is not None and isinstance(system, LocalSystem):
+        if self._of_cluster is not None and isinstance(system, Owned):
             system.owned_by(self._of_cluster)
 
     def without_own(self, config: Mapping[str, object]) -> dict[str, object]:

@@ -89,6 +89,10 @@ class AccessRules:
                 rule.seen += 1
                 rule.fired += 1
 
+    def awaits_denials(self, user: str) -> bool:
+        """Whether a rule counts denied operations of `user`."""
+        return any(rule.user == user for rule in self._of(DENIAL))
+
     def handshake(self, failed: bool, /) -> None:
         """Count a handshake of an accepted link."""
         for rule in self._of(HANDSHAKE):

@@ -213,6 +213,10 @@ class AccessFaults(Protocol):
         """Count an operation of `user` on a resource, by Kafka's names, that the authorizer denied."""
         ...
 
+    def awaits_denials(self, user: str, /) -> bool:
+        """Whether a rule counts denied operations of `user`."""
+        ...
+
 
 class Network(Protocol):
     """Sockets that carry frames, and the link rules that faults set (isolation, lost responses)."""

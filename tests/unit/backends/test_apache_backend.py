@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.foreign_process import ForeignProcess
 from harrow.cluster.listeners import Address
+from harrow.faults.controls import AclRevocation, CertificateChange, PasswordChange
 from harrow.faults.errors import CapabilityError
+from harrow.faults.rule_kinds import DenialRule, HandshakeRule, LoginRule
 from harrow.faults.system import CAPABILITIES
-from harrow.harness.backends.apache.installation import find_kafka
+from harrow.harness.backends.apache.installation import KafkaInstallation, find_kafka
+from harrow.harness.backends.apache.kafka_cluster import KafkaCluster
+from harrow.harness.backends.apache.kafka_credentials import kafka_access_arms
 from harrow.harness.backends.apache.kafka_listeners import NodeListeners, hosts_file, listener_settings, peer_links
 from harrow.harness.backends.apache.kafka_settings import node_settings, server_properties
+from harrow.harness.backends.apache.system import KafkaSystem
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.commands.backends import command
+from harrow.harness.security.choice import Security
+from harrow.harness.security.cluster_security import ClusterSecurity
 from waiting import until
 
 
@@ -118,6 +127,62 @@ def test_a_short_session_also_shortens_the_quorums_timeouts() -> None:
     assert [short[name.format(what)] for what in ("fetch", "election")] == ["1000", "200"]
 
 
+def secured_cluster(folder: Path, security: Security) -> KafkaCluster:
+    """A cluster of this security that is not started, with the system's part for its credentials."""
+    installation = KafkaInstallation(version="4.4.0", jars=folder, java="java")
+    settings = ClusterSecurity(security, folder / "security").broker_settings
+    return KafkaCluster(installation, folder=folder, brokers=1, config=settings, seed=1, relayed=False)
+
+
+@pytest.mark.parametrize(
+    ("security", "changes", "rules"),
+    [
+        (Security("sasl_ssl", acls=True), {PasswordChange, AclRevocation, CertificateChange}, {LoginRule, DenialRule}),
+        (Security("sasl_plaintext:SCRAM-SHA-256"), {PasswordChange}, {LoginRule}),
+        (Security("sasl_ssl:PLAIN"), {CertificateChange}, {LoginRule}),
+        (Security("ssl"), {CertificateChange}, set[type]()),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Security) else "",
+)
+def test_what_faults_of_credentials_can_change_follows_from_the_security(
+    tmp_path: Path, security: Security, changes: set[type], rules: set[type]
+) -> None:
+    cluster = secured_cluster(tmp_path, security)
+    system = KafkaSystem(cluster)
+    owner = ClusterSecurity(security, tmp_path / "security")
+    system.owned_by(owner)
+    assert system.credentials.kinds == changes
+
+    def call(op: str, **fields: object) -> dict[str, Any]:
+        raise AssertionError((op, fields))
+
+    arms = kafka_access_arms(call, cluster.config)
+    assert set(arms) - {HandshakeRule} == rules
+    assert (HandshakeRule in arms) == (CertificateChange in changes)
+
+
+def test_a_node_that_starts_again_has_none_of_the_rules_that_the_proxy_had_for_it(tmp_path: Path) -> None:
+    """A later incarnation has no rule of a former one, and the proxy outlives both."""
+    calls: list[tuple[str, object]] = []
+    cluster: Any = secured_cluster(tmp_path, Security("sasl_ssl"))
+    node = SimpleNamespace(state="dead", address=Address("127.0.0.1", 1), begun=0)
+    node.begin = lambda: calls.append(("begin", None))
+    cluster.brokers = {1: node}
+
+    def control(number: int, op: str, **fields: object) -> None:
+        calls.append((op, (number, fields["kind"])))
+
+    cluster.control = control
+    broker = KafkaSystem(cluster).broker(1)
+    broker.process.start()
+    removed = [("rules.remove", (1, kind)) for kind in ("request", "response", "access")]
+    assert calls == [*removed, ("begin", None)]
+    calls.clear()
+    node.state = "running"
+    broker.process.start()
+    assert calls == [("begin", None)], "an action that has taken effect does nothing"
+
+
 def test_every_backend_has_known_capabilities_only() -> None:
     for kind in KINDS.values():
         assert kind.capabilities()
@@ -131,10 +196,7 @@ def test_the_command_says_why_a_backend_cannot_be_used(monkeypatch: pytest.Monke
     shown = CliRunner().invoke(command, ["--kafka", str(tmp_path)]).output
     assert "local     Harrow's own brokers" in shown
     assert f"not here: --harrow-kafka={tmp_path}: no Apache Kafka there" in shown
-    lacks = (
-        "acls, certificates, clocks, descriptors, disk-damage, disk-delays, disk-errors, failpoints, logins, memory, "
-        "more-brokers, passwords, power-loss"
-    )
+    lacks = "clocks, descriptors, disk-damage, disk-delays, disk-errors, failpoints, memory, more-brokers, power-loss"
     assert f"and cannot use: {lacks}" in shown
 
 
