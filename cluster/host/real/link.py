@@ -21,6 +21,8 @@ Invariants:
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
 * A blocked link does not pass the end of the connection either: neither FIN nor RST passes a partition.
 * Frames that a rule delays wait in `slow_send.py` before they are queued; a closed link ends after they were sent.
+* Bytes that arrived before a reset are delivered; then the link ends. (uvloop calls the reader of a socket that has
+  failed once, and never again.)
 * `link_closed` is called exactly once, never from inside `send` or `close`.
 * Assigning `peer` during the delivery of a frame applies the rules to that frame, too: when they block it, the
   assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import socket
 import struct
 import termios
@@ -75,6 +78,10 @@ class LinkSocket(Protocol):
         """Set an option of the socket."""
         ...
 
+    def getsockopt(self, level: int, option: int, /) -> int:
+        """Return an option of the socket."""
+        ...
+
     def close(self) -> None:
         """Close the socket."""
         ...
@@ -94,6 +101,7 @@ class RealLink:
         "_context",
         "_delivering",
         "_drained",
+        "_error",
         "_fd",
         "_gates",
         "_handler",
@@ -131,6 +139,7 @@ class RealLink:
         self._backlog: memoryview | None = None  # read, and held back by a gate
         self._rest = b""  # the beginning of a small frame
         self._large = LargeFrame()
+        self._error = ""  # why the socket failed, while bytes that came before are still to be delivered
         self._queue = SendQueue(sock)
         self.frozen = False
         """Whether a fault holds back everything on this one link."""
@@ -303,11 +312,34 @@ class RealLink:
         self._update_reading()
 
     def _update_reading(self) -> None:
-        if not self._gates and not self._reading and self._handler is not None:
-            self._reading = True
-            self._context.loop.add_reader(self._fd, self._readable)
+        if self._gates or self._reading or self._handler is None:
+            return
+        if self._error:
+            self._context.loop.call_soon(self._read_rest)
+            return
+        self._reading = True
+        self._context.loop.add_reader(self._fd, self._ready)
 
     # --------------------------------------------------------------- reading
+
+    def _ready(self) -> None:
+        """The socket is readable, or has failed: then uvloop calls its reader this once, although bytes may be left."""
+        self._readable()
+        if not self._reading:
+            return
+        error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._error = os.strerror(error)
+            self._reading = False
+            self._context.loop.remove_reader(self._fd)
+            self._read_rest()
+
+    def _read_rest(self) -> None:
+        """Deliver what had arrived when the socket failed, as far as no gate holds it back, and end the link."""
+        while not self._gates and self._kernel_bytes():
+            self._readable()
+        if not self._gates and self._backlog is None:
+            self._end(self._error, at_close="drop")
 
     def _readable(self) -> None:
         try:

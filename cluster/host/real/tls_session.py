@@ -178,6 +178,10 @@ class TlsSession:
                     self._tls.unwrap()
             self.flush()
 
+    def getsockopt(self, level: int, option: int) -> int:
+        """Return an option of the socket."""
+        return self._sock.getsockopt(level, option)
+
     def setsockopt(self, level: int, option: int, value: bytes) -> None:
         """Set an option of the socket."""
         self._sock.setsockopt(level, option, value)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from harrow.cluster.errors import ConfigError, WireError
 from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Link, Peer, TlsOptions
@@ -30,6 +31,9 @@ def options() -> TlsOptions:
 @pytest.fixture(params=["PLAINTEXT", "SSL"])
 def tls(request: pytest.FixtureRequest) -> TlsOptions | None:
     return options() if request.param == "SSL" else None
+
+
+FRAME = struct.Struct(">i")
 
 
 class Pair:
@@ -178,6 +182,33 @@ def test_paused_link_delivers_no_frame_until_it_resumes(tmp_path: Path, tls: Tls
                 called.link.resume()
 
     run(main())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("paused", [False, True], ids=["reading", "paused"])
+def test_reset_behind_a_frame_is_noticed_and_the_frame_is_delivered(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop], paused: bool
+) -> None:
+    """Both arrive between two turns of the loop: uvloop calls the reader of a socket that has failed only once."""
+
+    async def main() -> None:
+        async with pair(tmp_path) as ends:
+            raw = socket.create_connection(("127.0.0.1", ends.port))
+            recorder = await ends.accepted.get()
+            raw.sendall(FRAME.pack(5) + b"first")
+            assert await recorder.frames.get() == b"first"
+            if paused:
+                recorder.link.pause()
+            raw.sendall(FRAME.pack(6) + b"second" + FRAME.pack(50_000) + bytes(50_000))
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.close()  # a reset
+            if paused:
+                recorder.link.resume()
+            assert await asyncio.wait_for(recorder.closed, 20)
+            assert [recorder.frames.get_nowait() for _ in range(recorder.frames.qsize())] == [b"second", bytes(50_000)]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path, tls: TlsOptions | None) -> None:
