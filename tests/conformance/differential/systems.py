@@ -18,6 +18,7 @@ from pathlib import Path
 
 from free_ports import first_free
 from harrow.cluster import Cluster
+from harrow.cluster.config import BY_NAME
 from kafka_reference import ASSIGNED_AT_ONCE, HAS_JARS, TOOL
 
 from .world import INTERNAL_PARTITIONS
@@ -78,7 +79,9 @@ def started(kafka_port: int | None) -> Generator[Systems]:
     """Yields both systems; Apache Kafka is started unless `kafka_port` names nodes that run."""
     with ExitStack() as stack:
         port = stack.enter_context(_apache()) if kafka_port is None else kafka_port
-        cluster = stack.enter_context(Cluster(brokers=len(NODES), config={**SETTINGS, **BUSY_MACHINE_HARROW}))
+        stored = {name: value for name, value in ASSIGNED_AT_ONCE.items() if name in BY_NAME}
+        config = {**SETTINGS, **BUSY_MACHINE_HARROW, **stored}
+        cluster = stack.enter_context(Cluster(brokers=len(NODES), config=config))
         yield Systems(kafka={node: port + node for node in NODES}, cluster=cluster)
 
 
