@@ -42,13 +42,13 @@ import struct
 import termios
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import WireError
 from ..knobs.link_rules import Blocked
 from ..seam import CLOSED_BY_PEER, FrameHandler, Part, Peer
 from .large_frame import OWN_PIECES_BYTES, PIECE_BYTES, LargeFrame
-from .link_context import LinkContext
+from .link_context import LinkContext, LinkSocket
 from .pieces import JOIN_BYTES, SIZE, joined, pieces_of
 from .send_queue import SendQueue
 from .slow_send import NOT_SLOW, SlowSend
@@ -61,30 +61,6 @@ RESET = struct.pack("ii", 1, 0)
 
 PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
 FROZEN = Blocked(inward=True, outward=True)
-
-
-class LinkSocket(Protocol):
-    """The socket of a link, or TLS above it (`tls_session.py`); both are non-blocking."""
-
-    def recv(self, size: int, /) -> bytes:
-        """Up to `size` bytes; none at the end of the input."""
-        ...
-
-    def recv_into(self, view: memoryview, /) -> int:
-        """Fill `view`; returns how many bytes, 0 at the end of the input."""
-        ...
-
-    def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
-        """Set an option of the socket."""
-        ...
-
-    def getsockopt(self, level: int, option: int, /) -> int:
-        """Return an option of the socket."""
-        ...
-
-    def close(self) -> None:
-        """Close the socket."""
-        ...
 
 
 class FrameHeldError(Exception):

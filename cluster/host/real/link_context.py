@@ -21,6 +21,30 @@ READ_BYTES = 256 * 1024
 """Of the one read buffer: fits the second-level cache, holds a burst of produce requests."""
 
 
+class LinkSocket(Protocol):
+    """The socket of a link, or TLS above it (`tls_session.py`); both are non-blocking."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end of the input."""
+        ...
+
+    def recv_into(self, view: memoryview, /) -> int:
+        """Fill `view`; returns how many bytes, 0 at the end of the input."""
+        ...
+
+    def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
+        """Set an option of the socket."""
+        ...
+
+    def getsockopt(self, level: int, option: int, /) -> int:
+        """Return an option of the socket."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket."""
+        ...
+
+
 class Sender(Protocol):
     """What the context needs of a link."""
 
