@@ -23,6 +23,8 @@ from shop import Order, new_order
 Work = Callable[[Any], Any]
 DEADLINE_S = 60.0
 PACE_S = 0.01
+SHARE_GROUPS = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
+"""Settings of brokers: a member of a share group has its partitions at once, and not with its next heartbeat (5 s)."""
 
 
 class CrashError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 ALONE = (*QUIET, "-p", "no:xdist")
@@ -37,7 +38,9 @@ TESTS = """
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param((), id="alone"), pytest.param(("-n", "2"), id="xdist", marks=long_run)]
+)
 def test_shared_clusters_sessions_and_workers_have_users_of_their_own(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from harrow import Harrow, mapped
 from share_accepts_too_early import right, wrong
 from shop import bill_of, new_order
-from stage import Calls, Running, begin_at_the_earliest_order, crashing, place, until
+from stage import SHARE_GROUPS, Calls, Running, begin_at_the_earliest_order, crashing, place, until
 from twins import BillOrders, twins
 
 
+@pytest.mark.harrow(config=SHARE_GROUPS)
 @twins(wrong.bill_orders, right.bill_orders, finds={"missing-output": [4, ...]})
 def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
     orders, bills = harrow.topic("orders"), harrow.topic("bills")

@@ -8,13 +8,13 @@ import pytest
 from harrow import Harrow
 from share_releases_poison import right, wrong
 from shop import Bill, Order, TaxServiceError, bill_of, new_order
-from stage import Calls, Running, begin_at_the_earliest_order, place, until
+from stage import SHARE_GROUPS, Calls, Running, begin_at_the_earliest_order, place, until
 from twins import BillOrders, twins
 
 LIMIT = 2
 
 
-@pytest.mark.harrow(config={"group.share.delivery.count.limit": LIMIT})
+@pytest.mark.harrow(config={**SHARE_GROUPS, "group.share.delivery.count.limit": LIMIT})
 @twins(wrong.bill_orders, right.bill_orders, finds={"given-up": []})
 def test_every_order_is_billed_or_kept(harrow: Harrow, bill_orders: BillOrders) -> None:
     orders = harrow.topic("orders")

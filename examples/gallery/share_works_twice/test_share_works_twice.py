@@ -6,10 +6,11 @@ import itertools
 from functools import partial
 from pathlib import Path
 
+import pytest
 from harrow import Harrow, expire_lock, mapped, table
 from share_works_twice import right, wrong
 from shop import bill_of, new_order
-from stage import Calls, Hang, Running, begin_at_the_earliest_order, place, until
+from stage import SHARE_GROUPS, Calls, Hang, Running, begin_at_the_earliest_order, place, until
 from twins import BillOrders, twins
 
 NUMBERS = itertools.count(10)
@@ -21,6 +22,7 @@ def goes_on(servers: str, billed: Calls) -> int:
     return billed.calls[4]
 
 
+@pytest.mark.harrow(config=SHARE_GROUPS)
 @twins(wrong.bill_orders, right.bill_orders, finds={"duplicate-output": [4, ...]})
 def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders, tmp_path: Path) -> None:
     orders, database = harrow.topic("orders"), str(tmp_path / "bills.sqlite")
