@@ -55,6 +55,9 @@ What these rules do not say, because Kafka does not promise it:
   topic does not set `flush.messages=1`. The epochs of a topic that is compacted, or was, are not compared: each
   replica's cleaner removes records, and where an epoch begins within a gap is then not the same everywhere. A failed
   log promises nothing.
+* Nothing is said of offsets below the largest log start offset that a leader had: they were deleted. A follower that
+  was away meanwhile may keep other records there, because its leader does not know their epochs any more; after a
+  crash its log may begin with them, since a log start offset is only stored now and then.
 * ISRs below `min.insync.replicas` are no exception: the high watermark then covers fewer replicas, but only these
   can be elected.
 

@@ -29,9 +29,11 @@ Replicas = Mapping[NodeId, ObservedReplica]
 
 @dataclass(slots=True)
 class CommittedPrefix:
-    """All offsets below `end`; `epochs` are those of the leader with `leader_epoch`, the newest seen."""
+    """All offsets in [start, end); `epochs` are those of the leader with `leader_epoch`, the newest seen."""
 
     topic_id: UUID
+    start: int
+    """The largest log start offset of a leader: what lay below was deleted."""
     end: int
     leader_epoch: int
     epochs: Sequence[EpochEntry]
@@ -96,6 +98,7 @@ class CommittedPrefixes:
                 self._first_epoch.pop(tp, None)
             self._prefixes[tp] = CommittedPrefix(
                 topic_id=partition.topic_id,
+                start=partition.log.log_start_offset,
                 end=partition.high_watermark,
                 leader_epoch=partition.leader_epoch,
                 epochs=partition.log.epochs.entries(),
@@ -111,6 +114,7 @@ class CommittedPrefixes:
         if partition.leader_epoch > prefix.leader_epoch:
             prefix.leader_epoch = partition.leader_epoch
             prefix.epochs = partition.log.epochs.entries()
+        prefix.start = max(prefix.start, partition.log.log_start_offset)
         prefix.end = max(prefix.end, partition.high_watermark)
 
     def _compare(self, replica: ObservedReplica, prefix: CommittedPrefix) -> None:
@@ -127,7 +131,8 @@ class CommittedPrefixes:
             end = prefix.end
         else:  # replaced already, without knowing it: its high watermark still is a promise
             end = min(prefix.end, partition.high_watermark)
-        self._check_epochs("leader-completeness", replica, prefix.epochs, log.log_start_offset, end)
+        start = max(prefix.start, log.log_start_offset)
+        self._check_epochs("leader-completeness", replica, prefix.epochs, start, end)
 
     def _check_epochs(
         self, name: str, replica: ObservedReplica, epochs: Sequence[EpochEntry], low: int, end: int
@@ -174,9 +179,13 @@ class CommittedPrefixes:
                     "epoch-agreement",
                     follower,
                     leader.partition.log.epochs.entries(),
-                    follower.partition.log.log_start_offset,
+                    max(follower.partition.log.log_start_offset, self._deleted_below(leader)),
                     leader.partition.high_watermark,
                 )
+
+    def _deleted_below(self, leader: ObservedReplica) -> int:
+        prefix = self._prefixes.get(leader.partition.topic_partition)
+        return 0 if prefix is None or prefix.topic_id != leader.partition.topic_id else prefix.start
 
     def _committed_end(self, leader: ObservedReplica) -> int:
         """What the members of this leader's ISR must have; the leader itself may have to find out still."""

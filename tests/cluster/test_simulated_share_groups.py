@@ -19,7 +19,7 @@ OPTIONS = SimulationOptions(workload=SHARES)
 TP = TopicPartition("orders", 0)
 
 
-@pytest.mark.parametrize("seed", [953, 4018, *seeds(range(583, 584), range(1, 300))])
+@pytest.mark.parametrize("seed", [953, 2106, 4018, *seeds(range(583, 584), range(1, 300))])
 def test_a_share_group_under_random_faults(seed: int) -> None:
     result = run_seed(seed, OPTIONS)
     assert result.status == "valid", (result.anomalies, result.reasons)
