@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from typing import Any
 
@@ -132,7 +133,10 @@ def judged(harrow: Harrow, *topics: Topic, within: float | None) -> Verdict:
         return error.verdict
 
 
-@pytest.mark.parametrize("where_to_begin", ["latest", "none"])
+LONG = pytest.mark.skipif(os.environ.get("HARROW_LONG") != "1", reason="HARROW_LONG=1 runs it, too")
+
+
+@pytest.mark.parametrize("where_to_begin", ["latest", pytest.param("none", marks=LONG)])
 def test_the_worker_works_while_there_are_orders(harrow: Harrow, where_to_begin: str) -> None:
     """All orders are billed in the end. With `latest` nothing happened for seconds, although orders were there."""
     orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)

@@ -13,7 +13,7 @@ from harrow import Harrow, Topic, hijack_transactional_id, isolate_client, rebal
 from harrow.faults import Fault, NemesisError
 from harrow.harness.fault_clients import group_view
 from kafka_python_admin import SOCKETS
-from long_runs import some
+from long_runs import long_run, some
 from waiting import until
 
 SETTINGS = {
@@ -119,6 +119,7 @@ def failure_of(harrow: Harrow, topic: Topic, fault: Fault) -> str:
     return str(failure.value)
 
 
+@long_run
 def test_an_id_that_no_producer_has_used_is_an_error_with_one_that_exists(harrow: Harrow) -> None:
     topic = harrow.topic("orders")
     transactional(harrow, "billing-2")

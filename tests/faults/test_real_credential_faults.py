@@ -28,7 +28,7 @@ from harrow.faults import Fault
 from harrow.faults.errors import NemesisError
 from harrow.harness.requests.operator import addresses_of
 from harrow.harness.requests.security_requests import create_acls, describe_acls
-from long_runs import some
+from long_runs import long_run, some
 from persistent_app import App, run, running
 from secured_clusters import SecuredCluster, client_config, sasl_config, servers_of, with_acls
 from waiting import until
@@ -77,6 +77,7 @@ def test_connections_that_stay_open_go_on_and_the_new_password_is_accepted(harro
     harrow.verify(topic, record_id="id", expected=app.sent)
 
 
+@long_run
 @pytest.mark.parametrize("mechanism", some(["SCRAM-SHA-512", "PLAIN"], 1))
 @pytest.mark.harrow(config=sasl_config())
 def test_a_broker_that_starts_meanwhile_has_the_new_password_and_then_the_former_one(

@@ -18,6 +18,7 @@ from harrow import Harrow, Topic
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.messages import milliseconds
+from long_runs import long_run
 from raw_kafka import RawKafka
 from raw_transactions import coordinator_of
 from share_consumers import ShareConsumer
@@ -80,6 +81,7 @@ def test_groups_and_offsets_show_members_committed_offsets_and_lag(harrow: Harro
         assert "orders" in run(name, servers).stdout
 
 
+@long_run
 def test_groups_show_streams_groups_with_the_tasks_of_their_members(harrow: Harrow, orders: Topic) -> None:
     servers = harrow.bootstrap_servers
     ports = {node: broker.port for node, broker in harrow.cluster.brokers.items()}

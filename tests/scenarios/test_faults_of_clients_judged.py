@@ -28,6 +28,7 @@ from harrow import (
     rebalance_storm,
 )
 from harrow.faults import Fault
+from long_runs import long_run
 from waiting import until
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 5}
@@ -213,6 +214,7 @@ def test_a_worker_of_batches_in_a_rebalance_storm(harrow: Harrow, tmp_path: Path
     assert (found in anomalies) if found else not anomalies
 
 
+@long_run
 def test_a_job_that_was_paused_longer_than_its_session_loses_nothing(harrow: Harrow, tmp_path: Path) -> None:
     fault = pause_program("billing", seconds=3)
     assert not judged(harrow, tmp_path, TRANSACTIONAL, "right", fault, "exactly-once")
