@@ -16,17 +16,18 @@ from harrow import (
     Security,
     expire_certificate,
     expire_token,
+    kill,
     refuse_reauthentication,
     revoke_acl,
     rotate_certificate,
     rotate_credentials,
 )
-from harrow.faults import Fault
+from harrow.faults import Fault, Schedule, ScheduledFault, healed, took_effect
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
 from kafka_reference import JARS
-from persistent_app import App, run
+from persistent_app import App, run, running
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -152,6 +153,29 @@ def test_a_service_that_loses_a_right_waits_until_it_is_back(tmp_path: Path) -> 
         assert rows["effect"]["evidence"]["denied_operations"] > 0
         assert "TOPIC_AUTHORIZATION_FAILED" in app.errors
         assert kafka.verify(topic, record_id="id", expected=app.sent, guarantee="no-loss").valid
+
+
+def test_a_node_that_starts_again_refuses_no_login(tmp_path: Path) -> None:
+    security = Security("sasl_plaintext", users=("shop",), reauthenticate_after=1.5)
+    with kafka_of(tmp_path, security, brokers=3) as kafka:
+        topic = kafka.topic("orders", partitions=3)
+        app = App(kafka, topic, kafka.client_config("shop"))
+        steps = (
+            ScheduledFault(
+                id="1",
+                fault=refuse_reauthentication("shop", first_logins=False, seconds=60),
+                trigger="traffic",
+                until=(healed("2"),),
+            ),
+            ScheduledFault(id="2", fault=kill(1, seconds=1), after=(took_effect("1"),), overlaps=True),
+        )
+        with running(app), kafka.chaos(schedule=Schedule(steps=steps, cap=2)) as chaos:
+            until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
+        assert outcomes(kafka.client_config("shop"), kafka.topic("later").name) == {"ok"}
+        assert kafka.verify(topic, record_id="id", expected=app.sent).valid
+        for node in kafka.cluster.brokers:
+            rows = kafka.cluster.control(node, "rules.list", kind="access")["rules"]
+            assert [row["armed"] for row in rows] == [False]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
