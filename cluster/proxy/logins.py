@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from ..errors import ErrorCode, WireError
-from ..host.seam import AccessFaults
+from ..host.seam import AccessFaults, RequestBody
 from ..security.sasl.exchange import SaslError
 from ..security.sasl.plain import PlainServer
 from ..security.sasl.scram import MECHANISMS, FoundCredential, ScramServer
@@ -53,28 +53,8 @@ class SaslStep(NamedTuple):
     is_last: bool
 
 
-class SaslRequest(Protocol):
+class SaslRequest(RequestBody, Protocol):
     """A SaslHandshake or a SaslAuthenticate."""
-
-    @property
-    def api_key(self) -> int:
-        """What it asks for."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """The version in the header."""
-        ...
-
-    @property
-    def frame(self) -> bytes:
-        """The whole request."""
-        ...
-
-    @property
-    def body_at(self) -> int:
-        """Where its body begins."""
-        ...
 
     def replace_body(self, body: bytes, /) -> None:
         """Keep another body."""

@@ -22,13 +22,12 @@ from ..events.links import ProxiedBroker
 from ..host.seam import ProcessHost, Promise, TlsOptions
 from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
+from ..security.tls import pem_blocks
 from .broker_proxy import BrokerProxy, OwnPort
 from .machine import MakeHost
 from .peer_links import PeerListener, PeerSource
 from .tap_transactions import TransactionViews
 from .topic_names import TopicNames
-
-CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 
 
 class ProxyProcess:
@@ -134,6 +133,5 @@ def _tls_of(host: ProcessHost, keystore: str) -> TlsOptions | None:
     """The TLS of clients, whose key and certificates are in this file; None without one."""
     if not keystore:
         return None
-    text = host.disk.read(keystore).decode()
-    key, separator, chain = text.partition(CERTIFICATE)
-    return TlsOptions(key=key, chain=separator + chain)
+    blocks = pem_blocks(host.disk.read(keystore).decode())
+    return TlsOptions(key=blocks.get("KEY", ""), chain=blocks.get("CERTIFICATE", ""))

@@ -106,7 +106,7 @@ class _Settings:
             return key, chain, self.text("ssl.key.password")
         found = self._file(KEYSTORE)
         if isinstance(found, str):
-            blocks = _pem(found)
+            blocks = pem_blocks(found)
             if "KEY" not in blocks or "CERTIFICATE" not in blocks:
                 raise self.error("ssl.keystore.location", "the file needs a private key and its certificates as PEM")
             return blocks["KEY"], blocks["CERTIFICATE"], self.text("ssl.key.password")
@@ -127,7 +127,7 @@ class _Settings:
         if found is None:
             return ""
         if isinstance(found, str):
-            certificates = _pem(found).get("CERTIFICATE", "")
+            certificates = pem_blocks(found).get("CERTIFICATE", "")
         else:
             _, own, others = self._pkcs12(TRUSTSTORE, found)
             certificates = own + others
@@ -174,7 +174,7 @@ class _Settings:
         return key, own + others, others
 
 
-def _pem(text: str) -> dict[str, str]:
+def pem_blocks(text: str) -> dict[str, str]:
     """The blocks of PEM by kind: KEY, CERTIFICATE."""
     found: dict[str, str] = {}
     for block in _PEM_BLOCK.finditer(text):

@@ -29,6 +29,7 @@ from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.batch_header import HEADER_SIZE
 from ..wire.batches import headers
+from ..wire.features import features_of
 from ..wire.records import Header, NewRecord, build_batch, decode_records
 from ..wire.release_table import RELEASES
 from .in_flight_records import DeadLetters
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ..replication.partition import Partition
 
 ENABLED = "errors.deadletterqueue.group.enable"
+LEVEL = 2
+"""Of the feature `share.version`."""
 PRODUCE_VERSION = 12
 """The last version with names of topics."""
 ATTEMPTS = 5
@@ -97,8 +100,8 @@ class DeadLetterQueues:
         self._cache = cache
         self._topics = topics
         self._peers = peers
-        release = RELEASES.get(config.text("harrow.as.version"))
-        self._are_there = release is None or release.features.get("share.version", (0, 0, 0))[2] > 1
+        features = features_of((ApiKey.SHARE_FETCH,), RELEASES.get(config.text("harrow.as.version")))
+        self._are_there = any(row.name == "share.version" and row.level >= LEVEL for row in features)
 
     def has(self, group_id: str) -> bool:
         """Whether a group has a dead-letter queue."""

@@ -305,15 +305,16 @@ class SharePartitionState:
             begin = max(start, lower)
             for row in self._overlapping(begin, end):
                 _check_held(row, member)
-            if kind is AckType.RENEW and renewed_until_ms is None:
-                raise KafkaError(
-                    ErrorCode.invalid_record_state, "Renewing acquisition locks is not enabled for the group."
-                )
-            for row in self._split(begin, end):
-                if kind is AckType.RENEW and renewed_until_ms is not None:
-                    row.deadline_ms = renewed_until_ms
-                else:
+            rows = self._split(begin, end)
+            if kind is not AckType.RENEW:
+                for row in rows:
                     self._begin(row, STATE_AFTER[kind], change, rejected=kind is AckType.REJECT)
+            elif renewed_until_ms is None:
+                text = "Renewing acquisition locks is not enabled for the group."
+                raise KafkaError(ErrorCode.invalid_record_state, text)
+            else:
+                for row in rows:
+                    row.deadline_ms = renewed_until_ms
 
     def release(self, member: str) -> Change:
         """Begin to release everything that a member holds: its session has ended."""

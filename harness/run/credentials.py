@@ -14,6 +14,7 @@ from harrow.faults.controls import RUNNING
 from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
+from ..backends.apache.kafka_security import MTLS_REFUSAL
 from ..backends.choice import APACHE, EXTERNAL, LOCAL
 from ..backends.credentials import Owned
 from ..security.choice import INSECURE, MTLS, Security, check_user
@@ -192,10 +193,7 @@ def _refusal(security: Security, backend: str) -> str:
             f"a proxy that reads what they send; choose the backend {LOCAL} or {APACHE}, or leave security out"
         )
     if security.kind == MTLS:
-        return (
-            "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka cannot "
-            f"show it that certificate; choose SASL, or the backend {LOCAL}"
-        )
+        return MTLS_REFUSAL
     if security.mechanism == "OAUTHBEARER":
         return (
             f"security={security}: the backend {APACHE} does not start Kafka with OAUTHBEARER; choose PLAIN or SCRAM, "

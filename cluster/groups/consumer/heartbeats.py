@@ -151,13 +151,14 @@ def subscribe(
 
     A new subscription, a group's first member, and another assignor that most members name give the group a new epoch.
     """
-    assignor = assignor_name(draft.state, rules.limits)
+    renames = before.metadata.assignor != metadata.assignor  # else no other assignor can be the one of most members
+    assignor = assignor_name(draft.state, rules.limits) if renames else ""
     is_new = before.member_id not in draft.state.members
     new_regex = (before.metadata.regex or "") != (metadata.regex or "")
     resubscribed = _resubscribed(draft.state, before, metadata, rules.view)
     if is_new or before.metadata != metadata:
         draft.add(MemberRecord(before.member_id, metadata))
-    changed = resubscribed or assignor_name(draft.state, rules.limits) != assignor
+    changed = resubscribed or (renames and assignor_name(draft.state, rules.limits) != assignor)
     bump = changed or not draft.state.epoch
     if bump or new_regex or topics_changed:
         update_group_epoch(draft, rules, bump=bump, first=FIRST_EPOCH if changed else NEW_EPOCH)

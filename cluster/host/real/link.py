@@ -266,6 +266,9 @@ class RealLink:
 
     def _shut(self, gate: int) -> None:
         self._gates |= gate
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
             self._context.loop.remove_reader(self._fd)
@@ -306,8 +309,7 @@ class RealLink:
         error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             self._error = os.strerror(error)
-            self._reading = False
-            self._context.loop.remove_reader(self._fd)
+            self._stop_reading()
             self._read_rest()
 
     def _read_rest(self) -> None:

@@ -36,6 +36,10 @@ PROTOCOL_MAP = "listener.security.protocol.map"
 SCRAM_USERS = "harrow.scram.users"
 AT_THE_PROXY = frozenset({"listeners", PROTOCOL_MAP, "inter.broker.listener.name", SCRAM_USERS})
 """Settings that a node does not get: `kafka_listeners.py` names the listeners."""
+MTLS_REFUSAL = (
+    "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka cannot show it "
+    "that certificate; choose SASL, or the backend local"
+)
 JWKS_URL = ".sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """A JVM property: Kafka 4 reads the keys of an issuer from no other URL."""
@@ -59,10 +63,7 @@ class ClientSecurity:
         rows = (row.partition(":") for row in str(settings.get(PROTOCOL_MAP, "")).split(","))
         protocol = {name: value for name, _, value in rows}.get(CLIENTS, "PLAINTEXT")
         if settings.get(CLIENT_AUTH):
-            raise CapabilityError(
-                "security=mtls: Kafka takes a client's principal from its certificate, and the proxy before Kafka "
-                "cannot show that certificate to it; choose SASL, or the backend local"
-            )
+            raise CapabilityError(MTLS_REFUSAL)
         users = str(settings.get(SCRAM_USERS, ""))
         urls = [str(value) for name, value in settings.items() if name.endswith(JWKS_URL)]
         return cls(
