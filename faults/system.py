@@ -1,7 +1,7 @@
 """`System`: what a fault may ask of the cluster that it breaks. Every backend has one.
 
     local       processes on this machine         `harness/backends/local.py`
-    simulated   machines on a virtual clock       `harness/simulation/system.py`
+    simulated   machines on a virtual clock       `harness/backends/simulated/system.py`
     apache      Apache Kafka behind a proxy       `harness/backends/apache/system.py`
     docker      the same in containers            `harness/backends/apache/system.py`
     external    brokers behind a proxy            `harness/backends/external/system.py`

@@ -15,7 +15,7 @@ from harrow.cluster.wire.batch_header import BatchHeader, headers
 from harrow.cluster.wire.fetch_response import FetchedPartition
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
-from .wire import WireClient
+from ..backends.simulated.wire import WireClient
 
 Record = tuple[int, bytes]
 """Offset and value."""

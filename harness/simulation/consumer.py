@@ -20,9 +20,9 @@ from harrow.cluster.wire.fetch_response import FetchedPartition
 from harrow.cluster.wire.records import Record, decode_records
 from harrow.faults.runs import SAME_BROKER
 
+from ..backends.simulated.wire import KnownLeader, WireClient
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from .wire import KnownLeader, WireClient
 
 WAIT_MS = 400
 READ_UNCOMMITTED = 0

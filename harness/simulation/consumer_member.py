@@ -17,9 +17,9 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
+from ..backends.simulated.wire import WireClient
 from ..requests.coordinator import GROUP, Coordinator
 from .group_member import HEARTBEAT_MS, REBALANCE_MS, CommittedOffsets, Membership, committed_of
-from .wire import WireClient
 
 VERSION = 1
 JOINING = 0

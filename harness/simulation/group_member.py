@@ -13,9 +13,9 @@ from harrow.cluster.errors import KafkaError
 from harrow.cluster.groups.consumer.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from harrow.cluster.ids import TopicPartition
 
+from ..backends.simulated.wire import WireClient
 from ..requests.classic_member import ClassicMember
 from ..requests.coordinator import GROUP, Coordinator, committed_offsets
-from .wire import WireClient
 
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 1_500, 2_500, 300
 JOIN_MS = 6_000

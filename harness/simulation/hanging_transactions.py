@@ -18,8 +18,8 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
+from ..backends.simulated.wire import WireClient
 from .events import HangingAborted
-from .wire import WireClient
 
 DESCRIBE_VERSION, MARKERS_VERSION = 0, 1
 POLL_MS = 500

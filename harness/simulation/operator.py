@@ -16,9 +16,9 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
+from ..backends.simulated.wire import WireClient
 from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, election, reassignment
 from .events import LeadersElected, PartitionReassigned, RecordsDeleted, SettingAltered, UncleanLeadersElected
-from .wire import WireClient
 
 ALTER_VERSION, DELETE_VERSION = 1, 2
 TOPIC_RESOURCE, SET = 2, 0

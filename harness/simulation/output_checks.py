@@ -33,7 +33,8 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batch_header import BatchHeader, headers
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
-from .checks import FoundAnomaly, ReplicaLog
+from ..backends.simulated.replicas import ReplicaLog
+from .checks import FoundAnomaly
 from .committed_reads import COMMIT, Record, aborted_records, dropped_batches, records_of_log
 
 READS = 4

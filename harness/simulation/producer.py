@@ -28,9 +28,9 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.records import NewRecord, build_batch
 
+from ..backends.simulated.wire import WireClient
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from .wire import WireClient
 
 PRODUCE_VERSION, INIT_VERSION = 8, 4
 REQUEST_MS = 900

@@ -35,6 +35,8 @@ from harrow.faults.outside import OutsideFault
 from harrow.faults.runs import EXACTLY_ONCE, READS_FROM, SHARES, SIMULATED_WORKLOADS, SINK, SimulationOptions
 from harrow.faults.schedule import Schedule
 
+from ..backends.simulated.replicas import leader_of_equal_replicas, replicas_of
+from ..backends.simulated.system import SimulatedSystem, drive
 from ..checks.log_changes import LogChanges
 from ..checks.oracle_of_removals import untapped
 from ..histories.memory import MemoryHistory
@@ -45,19 +47,16 @@ from .checks import (
     changes_of,
     check_trace,
     judge_partition,
-    leader_of_equal_replicas,
     legal_start,
     log_rows,
     read_finally,
     registry_agrees,
     registry_view,
-    replicas_of,
 )
 from .coverage import Coverage, coverage_of
 from .events import FAULT_EVENTS, RunBegan, RunEnded
 from .planning import plan_seed
 from .share_workload import SharesWorkload
-from .system import SimulatedSystem, drive
 from .transform_workload import TransformWorkload
 from .workload import SimulatedWorkload
 

@@ -18,10 +18,10 @@ from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import CLIENT_PORTS
 
+from ..backends.simulated.wire import WireClient
 from ..requests.coordinator import GROUP, Coordinator
 from ..requests.share_member import ACCEPT, REJECT, RELEASE, Delivered, ShareMember, ShareSession
 from .share_checks import Delivery, Place, ShareLog
-from .wire import WireClient
 
 HEARTBEAT_MS = 300
 WAIT_MS, PAUSE_MS = 150, 20

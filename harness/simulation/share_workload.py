@@ -18,11 +18,12 @@ from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
+from ..backends.simulated.replicas import hosted_replicas, leading_replica
+from ..backends.simulated.wire import WireClient
 from ..run_settings import RunSettings
-from .checks import FoundAnomaly, hosted_replicas, leading_replica
+from .checks import FoundAnomaly
 from .share_checks import Elected, ShareLog
 from .share_worker import ShareWorker
-from .wire import WireClient
 from .workload import SimulatedWorkload
 
 GROUP = "workers"

@@ -16,8 +16,8 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.client_requests import client_request
 
+from ..backends.simulated.wire import WireClient
 from .committed_reads import committed_records, fetch_committed, records_of_log
-from .wire import WireClient
 
 READ_WAIT_MS = 400
 LIST_VERSION, EARLIEST = 7, -2

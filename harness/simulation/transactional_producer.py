@@ -20,10 +20,10 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.records import NewRecord, build_batch
 
+from ..backends.simulated.wire import WireClient
 from ..requests.coordinator import GROUP, TRANSACTION, Coordinator, first_error
 from .group_member import Membership
 from .producer import REQUEST_MS, RETRIABLE, produce_request
-from .wire import WireClient
 
 INIT_VERSION, PRODUCE_VERSION, COMMIT_VERSION, END_VERSION = 5, 12, 5, 5
 PRODUCE_VERSION_1, COMMIT_VERSION_1, END_VERSION_1 = 11, 4, 4

@@ -15,13 +15,13 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
 from harrow.faults.runs import CLASSIC, CONSUMER
 
+from ..backends.simulated.wire import WireClient
 from ..run_settings import RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
 from .events import JobFailed
 from .group_member import CommittedOffsets, GroupMember, Membership
 from .transactional_producer import SimulatedTransactionalProducer
-from .wire import WireClient
 
 GROUP = "billing"
 WAIT_MS = 50

@@ -21,16 +21,16 @@ from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.transactions.states import TransactionState
 from harrow.faults.runs import SINK
 
+from ..backends.simulated.replicas import ReplicaLog, current_leader
+from ..backends.simulated.wire import WireClient
 from ..checks.log_changes import LogChanges
 from ..requests.coordinator import NO_NODE
 from ..run_settings import RunSettings
-from .checks import ReplicaLog, current_leader
 from .hanging_transactions import HangingTransactions
 from .operator import SimulatedOperator
 from .output_checks import Findings, OutputFacts, judge_output
 from .sink_reader import SinkReader
 from .transform_job import GROUP, JobProgress, SimulatedJob
-from .wire import WireClient
 from .workload import SimulatedWorkload
 
 Leaders = Mapping[TopicPartition, Mapping[str, Any]]

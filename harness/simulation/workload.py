@@ -12,13 +12,13 @@ from harrow.cluster.host.seam import Host
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
 
+from ..backends.simulated.wire import WireClient
 from ..histories.memory import MemoryHistory
 from ..run_settings import RunSettings
 from .checks import FoundAnomaly
 from .consumer import SimulatedConsumer
 from .events import AnomalyFound
 from .producer import SimulatedProducer
-from .wire import WireClient
 
 
 class SimulatedWorkload:

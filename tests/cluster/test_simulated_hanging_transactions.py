@@ -12,9 +12,9 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.wire.batches import build_batch
+from harrow.harness.backends.simulated.wire import KnownLeader, WireClient
 from harrow.harness.simulation.hanging_transactions import HANGING_TIMEOUTS, HangingTransactions
 from harrow.harness.simulation.producer import produce_request
-from harrow.harness.simulation.wire import KnownLeader, WireClient
 
 TP = TopicPartition("sink", 0)
 CONFIG = {"transaction.partition.verification.enable": False, "default.replication.factor": 3}

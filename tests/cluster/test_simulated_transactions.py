@@ -20,8 +20,8 @@ from harrow.cluster.internal_topics import TRANSACTIONS
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.wire.batches import decode_records, headers
 from harrow.cluster.wire.records import CONTROL_KEY
+from harrow.harness.backends.simulated.wire import WireClient
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
-from harrow.harness.simulation.wire import WireClient
 from long_runs import seeds
 
 PLACES = [TopicPartition("sink", number) for number in (0, 1)]

@@ -26,6 +26,7 @@ from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults import Schedule, disk_error
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import check_capabilities
+from harrow.harness.backends.simulated.system import SimulatedSystem
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, GUARANTEE_OF_SIMULATIONS, SIMULATED
 from harrow.harness.commands.simulate import command
 from harrow.harness.histories.format import OperationFunction, OperationType
@@ -33,7 +34,6 @@ from harrow.harness.histories.memory import MemoryHistory, hash_of
 from harrow.harness.run_settings import RunSettings
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from harrow.harness.simulation.checks import check_trace, judge_partition, log_rows, read_finally
-from harrow.harness.simulation.system import SimulatedSystem
 from harrow.harness.simulation.workload import SimulatedWorkload
 from judged_runs import record_batch
 from long_runs import some

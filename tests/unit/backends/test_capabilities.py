@@ -14,7 +14,7 @@ from harrow.faults.rule_kinds import MemoryRule, StuckMemberRule
 from harrow.faults.system import CAPABILITIES, Broker, System
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.backends.local import LocalSystem
-from harrow.harness.simulation.system import SimulatedSystem
+from harrow.harness.backends.simulated.system import SimulatedSystem
 from secured_clusters import SecuredCluster, with_acls
 
 SECURITY = {"acls", "certificates", "logins", "passwords", "tokens"}

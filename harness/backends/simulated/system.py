@@ -30,10 +30,10 @@ from harrow.faults.controls import (
 from harrow.faults.rule_kinds import LateDiskRule, RuleStatus, SlowDiskRule, StartFailpointRule
 from harrow.faults.system import Broker, HasTraffic, System
 
-from ..backends.disk_changes import DiskChanges, Make
-from ..backends.disk_damage import damaged
-from ..backends.knobs import HostLinks, HostRule, HostShares, RuleTable, failpoint_handle, host_arms
-from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, election, is_final, reassignment
+from ...requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, election, is_final, reassignment
+from ..disk_changes import DiskChanges, Make
+from ..disk_damage import damaged
+from ..knobs import HostLinks, HostRule, HostShares, RuleTable, failpoint_handle, host_arms
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
