@@ -18,6 +18,7 @@ with an error writes `process.failed` to the trace and is dead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from .log_schedule import FLUSH_CHECK_MS
 from .planting import apply_plants, load_plants
 from .registry.process import RegistryProcess
 from .storage.log_folder import log_folders
+from .tap.recorder import FileTap
 
 SAFE_TRUNCATION = "kip-320"
 """The truncation strategy under which the invariants hold; the others are those of older versions of Kafka."""
@@ -149,12 +151,17 @@ class SimulatedCluster:
         log_level: str = "warning",
         plants: Sequence[str] = (),
         invariants: bool | None = None,
+        taps: Path | None = None,
+        world: World | None = None,
     ) -> None:
         """`plants`: modules of planted bugs, in this process until `close` (`planting.py`).
 
         `invariants`: check `cluster/invariants` after every event. None: unless a bug is planted or the truncation
         strategy is one that loses records, because the verdict is to find that, and a violation would end the run.
+        `taps`: a folder with a folder `broker-N` for each broker, into which it writes its tap (real files). None: no
+        broker has a tap. `world`: one that exists already, of this seed.
         """
+        self._taps = taps
         self.config = {"log.flush.scheduler.interval.ms": FLUSH_CHECK_MS, **(config or {})}
         listeners = f"{CLIENTS}://{LOOPBACK}:0,{BROKERS}://{LOOPBACK}:0"
         settings = BrokerConfig.parse({**self.config, "listeners": listeners})
@@ -163,7 +170,7 @@ class SimulatedCluster:
         truncation = settings.text("harrow.replica.truncation")
         self.plants = load_plants(plants)
         self._planter = apply_plants(self.plants)
-        self.world = World(seed, latency=latency, log_level=log_level)
+        self.world = world or World(seed, latency=latency, log_level=log_level)
         self._store = ObservedStore()
         machine = Machine(self.world, "registry", Peer("registry", ""), listeners={"registry": REGISTRY_PORT})
         self.registry = SimulatedProcess(machine, self._make_registry)
@@ -185,6 +192,8 @@ class SimulatedCluster:
 
         def make(host: ProcessHost) -> Broker:
             first = machine.network_node.incarnations == 1
+            if self._taps is not None:
+                cast("SimHost", host).open_tap(FileTap(str(self._taps / machine.name), host.clock))
             return Broker(
                 host,
                 {

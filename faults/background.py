@@ -85,8 +85,7 @@ class BackgroundNemesis:
 
         The default of `timeout_s` is longer than the nemesis allows all of the steps together.
         """
-        self._finish.set()
-        self._wake.set()
+        self.finish_soon()
         most_s = self._longest_s if timeout_s is None else timeout_s
         done = self._done.wait(most_s)
         if not done:
@@ -95,6 +94,11 @@ class BackgroundNemesis:
                 f"nemesis waited for {self._nemesis.waits_for or 'a call on the cluster'}"
             )
         return done
+
+    def finish_soon(self) -> None:
+        """Let the schedule end by itself, without waiting for it."""
+        self._finish.set()
+        self._wake.set()
 
     def stop_soon(self) -> None:
         """Fire no further step and heal every fault, without waiting for it."""

@@ -4,6 +4,7 @@
     apache   `harness/backends/apache/kafka_cluster.py`     Apache Kafka, started by Harrow
     docker   `harness/backends/docker/docker_cluster.py`    the same in containers
     external `harness/backends/external/external_cluster.py`  brokers that Harrow did not start
+    simulated `harness/backends/simulated/cluster.py`    Harrow's own brokers on a virtual clock
 
 Faults do not use it: they act through `System` (`faults/system.py`). What a backend does not have raises
 CapabilityError, which skips the test with its reason.
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from harrow.cluster.config import BrokerConfig
     from harrow.cluster.planting import Plant
     from harrow.cluster.view import ClusterView
+
+    from .histories.contents import FinalRead
+    from .histories.group_states import GroupsAtTheEnd
+    from .topics import Topic
 
 
 def unrecorded_by(cluster: RunningCluster) -> list[str]:
@@ -98,6 +103,34 @@ class RunningBroker(RunningProcess, Protocol):
     def port(self) -> int:
         """The port for clients."""
         ...
+
+
+class OwnRequests(Protocol):
+    """What Harrow itself asks the brokers, for a cluster that Harrow's socket clients cannot reach."""
+
+    def create_topic(self, topic: Topic) -> None:
+        """Create a topic; HarrowError for one that exists, or that the brokers refuse."""
+        ...
+
+    def topic_exists(self, name: str) -> bool:
+        """Whether the cluster has a topic."""
+        ...
+
+    def list_groups(self) -> GroupsAtTheEnd:
+        """Ask each broker for its groups."""
+        ...
+
+    def read_all(
+        self, topics: Sequence[str], folder: Path, *, contents: bool, logs: Mapping[tuple[str, int], str] | None
+    ) -> list[FinalRead]:
+        """Read whole topics into a history in `folder`, as `clients.final_read.read_all` does."""
+        ...
+
+
+def own_requests_of(cluster: RunningCluster) -> OwnRequests | None:
+    """Return how Harrow asks this cluster; None: by its socket clients, at `own_servers`."""
+    found: OwnRequests | None = getattr(cluster, "own_requests", None)
+    return found
 
 
 class RunningCluster(Protocol):

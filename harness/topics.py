@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -68,6 +67,17 @@ def check_topic(topic: Topic, brokers: int) -> None:
 
 def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     """Create it and wait until every partition has a leader and a full ISR."""
+    from .running_cluster import own_requests_of
+
+    if (own := own_requests_of(cluster)) is not None:
+        own.create_topic(topic)
+    else:
+        _create(cluster, topic)
+    cluster.topic_created(topic.name)
+    _await_leaders(cluster, topic)
+
+
+def _create(cluster: RunningCluster, topic: Topic) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -87,31 +97,37 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     except (KafkaException, TimeoutError) as error:
         reason = _reason(error)
         raise HarrowError(f"topic {topic.name} could not be created: {reason} ({state()})") from error
-    cluster.topic_created(topic.name)
-    _await_leaders(cluster, topic)
 
 
-def topic_exists(bootstrap_servers: str, name: str) -> bool:
+def topic_exists(cluster: RunningCluster, name: str) -> bool:
     """Whether the cluster has a topic. HarrowError when no broker responds."""
+    from .running_cluster import own_requests_of
+
+    if (own := own_requests_of(cluster)) is not None:
+        return own.topic_exists(name)
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
-        return name in AdminClient(_settings(bootstrap_servers)).list_topics(timeout=LIST_TIMEOUT_S).topics
+        return name in AdminClient(_settings(cluster.own_servers)).list_topics(timeout=LIST_TIMEOUT_S).topics
     except KafkaException as error:
         raise HarrowError(f"the topics could not be listed: {_reason(error)}") from error
 
 
-def consumer_groups(bootstrap_servers: str) -> list[str]:
+def consumer_groups(cluster: RunningCluster) -> list[str]:
     """Return the ids of the consumer groups of a cluster; HarrowError when it does not respond.
 
     librdkafka waits without end for a broker that a later Metadata lacks, as that of a broker which was healed just now
     and has not registered yet. So each attempt is short, and has a client of its own.
     """
+    from .running_cluster import own_requests_of
+
+    if (own := own_requests_of(cluster)) is not None:
+        return sorted(own.list_groups().states)
     deadline = time.monotonic() + LIST_TIMEOUT_S
     while True:
         try:
-            return _consumer_groups_once(bootstrap_servers)
+            return _consumer_groups_once(cluster.own_servers)
         except HarrowError:
             if time.monotonic() > deadline:
                 raise
@@ -205,4 +221,4 @@ def _await_leaders(cluster: RunningCluster, topic: Topic) -> None:
                 f"see {cluster.folder}"
             )
         notes.look(f"leaders and full ISRs of topic {topic.name}", lacking)
-        threading.Event().wait(POLL_S)
+        time.sleep(POLL_S)

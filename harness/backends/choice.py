@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 LOCAL, APACHE, DOCKER, EXTERNAL = "local", "apache", "docker", "external"
-BACKENDS = (LOCAL, APACHE, DOCKER, EXTERNAL)
+SIMULATED = "simulated"
+"""Brokers and asyncio services on a virtual clock, in the process of the test."""
+BACKENDS = (LOCAL, APACHE, DOCKER, EXTERNAL, SIMULATED)
 
 
 class Origin(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 
-from .choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
+from .choice import APACHE, DOCKER, EXTERNAL, LOCAL, SIMULATED, BackendChoice, origin_words
 
 if TYPE_CHECKING:
     from .clusters import ClusterSource
@@ -159,6 +159,18 @@ def _external_capabilities() -> frozenset[str]:
     return CAPABILITIES
 
 
+def _simulated_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:
+    from .simulated.source import simulated_clusters
+
+    return simulated_clusters(before_start)
+
+
+def _simulated_capabilities() -> frozenset[str]:
+    from .simulated.system import CAPABILITIES
+
+    return CAPABILITIES
+
+
 KINDS: Mapping[str, BackendKind] = {
     LOCAL: BackendKind(
         brokers="Harrow's own brokers, as processes of this machine",
@@ -184,6 +196,12 @@ KINDS: Mapping[str, BackendKind] = {
         describe=_external_description,
         capabilities=_external_capabilities,
         source=_external_source,
+    ),
+    SIMULATED: BackendKind(
+        brokers="Harrow's own brokers on a virtual clock, in the process of the test, beside its asyncio services",
+        describe=lambda _: "Harrow's own brokers, simulated",
+        capabilities=_simulated_capabilities,
+        source=_simulated_source,
     ),
 }
 

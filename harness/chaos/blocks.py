@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults.background import BackgroundNemesis
@@ -36,7 +36,52 @@ if TYPE_CHECKING:
 
     from harrow.faults import Schedule, System
 
+
+class RunningNemesis(Protocol):
+    """What runs a schedule beside the user's code: `BackgroundNemesis`, or one on virtual time."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule with what was resolved so far."""
+        ...
+
+    @property
+    def effects(self) -> int:
+        """How many faults took effect so far."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """Whether faults are still to come or to be healed."""
+        ...
+
+    def start(self) -> None:
+        """Begin to wait for traffic."""
+        ...
+
+    def await_begun(self) -> None:
+        """Return when each fault took effect, or waits for the request at which it acts; or after a failure."""
+        ...
+
+    def finish(self) -> bool:
+        """Let the schedule end by itself; False when it did not in time."""
+        ...
+
+    def finish_soon(self) -> None:
+        """The same, without waiting for it."""
+        ...
+
+    def stop_soon(self) -> None:
+        """Fire no further step and heal every fault, without waiting for it."""
+        ...
+
+    def stop(self) -> None:
+        """Fire no further step, heal every fault; NemesisError names the failures, once."""
+        ...
+
+
 REACHED_WITHIN_S = REACHED_WITHIN_MS / 1000
+VIRTUAL_POLL_S = 0.005
 NAMED_MOST = 3
 """Faults that an error names."""
 HOW = "with harrow.chaos(…):, or async with harrow.chaos(…):"
@@ -60,14 +105,15 @@ class Chaos:
         on_end: Callable[[Schedule], None],
         reached_within: float = REACHED_WITHIN_S,
         must_inject: bool = True,
+        nemesis: Callable[..., RunningNemesis] = BackgroundNemesis,
     ) -> None:
         """`groups` returns the consumer groups of the cluster.
 
         `reached_within`: how many seconds of traffic a fault waits for its request. `must_inject`: whether a block in
-        which no fault took effect is an error.
+        which no fault took effect is an error. `nemesis` makes what runs the schedule.
         """
         self._new_nemesis = partial(
-            BackgroundNemesis,
+            nemesis,
             system,
             schedule,
             log=folder / run_folder.FAULTS,
@@ -181,6 +227,10 @@ class Chaos:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not isinstance(self._nemesis, BackgroundNemesis):
+            await self._virtual_end(error)
+            self.__exit__(kind, error, trace)
+            return
         ending = asyncio.ensure_future(asyncio.to_thread(self.__exit__, kind, error, trace))
         try:
             await asyncio.shield(ending)
@@ -190,6 +240,15 @@ class Chaos:
             if (problem := ending.exception()) is not None:
                 cancelled.add_note(f"harrow: {problem}")
             raise
+
+    async def _virtual_end(self, error: BaseException | None) -> None:
+        """Wait on virtual time until every fault ran to its end, or is healed after an error: no thread waits for it."""
+        if error is None:
+            self._nemesis.finish_soon()
+        else:
+            self._nemesis.stop_soon()
+        while self._nemesis.running:
+            await asyncio.sleep(VIRTUAL_POLL_S)
 
     def _heal_after(self, error: BaseException) -> None:
         try:

@@ -82,6 +82,15 @@ def pytest_configure(config: pytest.Config) -> None:
             from .repeating import RepeatSummary
 
             config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
+    descriptor = os.environ.get("HARROW_SIMULATION_SOCKET", "")
+    if descriptor:
+        from .simulation_server import SimulationServer
+
+        config.pluginmanager.register(SimulationServer(int(descriptor)), "harrow-simulation")
+    else:
+        from .simulated_tests import SimulatedTests
+
+        config.pluginmanager.register(SimulatedTests(), "harrow-simulated")
     if chosen.shrink:
         from .shrinking_tests import ShrinkFailures
 

@@ -37,6 +37,8 @@ AS_VERSIONS = ("3.9", "4.0", "4.2", "4.4")
 """Releases of Apache Kafka that `harrow.cluster.wire.release_table` has."""
 BROKERS_MAX = 64
 REPEAT_MAX = 10_000
+SEEDS = 50
+"""Seeds of a simulated test."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -80,6 +82,10 @@ class Options:
     """How clients reach the brokers: TLS, SASL, ACLs."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
+    seeds: int = SEEDS
+    """How many seeds a test of the backend simulated runs, from `seed` up."""
+    jobs: int = 0
+    """How many processes run the seeds of such a test; 0: as many as there are cores, one under xdist."""
     shrink: int = 0
     """How many runs may be used to make the schedule of a failed test smaller; 0: none."""
     keep_runs: int = 20
@@ -300,6 +306,19 @@ OPTIONS: tuple[OptionSpec, ...] = (
         metavar="RUNS",
         doc="run each failed test up to RUNS more times with ever fewer faults, and print the smallest schedule with "
         "which it still fails, as a test to paste",
+    ),
+    OptionSpec(
+        name="seeds",
+        parse=_whole(1, 10_000_000),
+        metavar="N",
+        doc=f"how many seeds a test of the backend simulated runs (default {SEEDS}), from --harrow-seed up",
+        marker=True,
+    ),
+    OptionSpec(
+        name="jobs",
+        parse=_whole(0, 1_000),
+        metavar="N",
+        doc="how many processes run the seeds of a simulated test (default: one for each core; one under xdist)",
     ),
     OptionSpec(
         name="backend",

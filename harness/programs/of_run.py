@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..histories.program_ends import ProgramEnd
     from ..security.client_settings import Access
+    from .services import Service
     from .user_program import Program
 
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -26,7 +27,7 @@ LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class WatchedPrograms:
     """The programs of a test as a wait sees them."""
 
-    def __init__(self, programs: Mapping[str, Program]) -> None:
+    def __init__(self, programs: Mapping[str, Program | Service]) -> None:
         self._programs = programs
 
     def died(self, since_ns: int) -> str:
@@ -47,7 +48,7 @@ class RunningPrograms:
     def __init__(self, folder: Path, access: Callable[[str], Access]) -> None:
         self._folder = folder
         self._access = access
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, Program | Service] = {}
         self._reported: set[str] = set()
         """Programs that were never started, and of which that was said."""
         self._ended_programs: list[ProgramEnd] = []
@@ -93,6 +94,16 @@ class RunningPrograms:
         self.controls[name] = program.control
         return program
 
+    def add_service(self, service: Service) -> None:
+        """Start an asyncio service of a simulation; it has its name beside the programs."""
+        if not LEGAL_NAME.fullmatch(service.name):
+            raise ConfigError(f"service {service.name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -; give it a name=")
+        if service.name in self._programs:
+            raise ConfigError(f"a service {service.name!r} exists already; give this one another name=")
+        service.start()
+        self._programs[service.name] = service
+        self.controls[service.name] = service
+
     @property
     def watched(self) -> WatchedPrograms:
         """The programs, for a wait that ends when one of them dies."""
@@ -117,9 +128,8 @@ class RunningPrograms:
         if ends or self._ended_programs:
             write_program_ends(self._folder, [*self._ended_programs, *ends])
 
-    def end(self) -> None:
-        """End every program: SIGTERM, then SIGKILL."""
+    def end(self) -> list[str]:
+        """End every program: SIGTERM, then SIGKILL. Return why the test must fail: services that raised."""
         programs, self._programs = list(self._programs.values()), {}
         self.controls.clear()
-        for program in programs:
-            program.close()
+        return [text for program in programs for text in program.close() or ()]

@@ -44,7 +44,7 @@ from .share_claims import share_groups
 from .values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from faker import Faker
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ..checks import SparkHandle, Verdict
     from ..clients.consumer import Consumer
     from ..clients.producer import Producer
+    from ..programs.services import Restart, Service
     from ..programs.user_program import Program
     from ..running_cluster import RunningCluster
 
@@ -243,6 +244,22 @@ class Harrow:
         return self._run.programs.program(
             name, command, environment=environment, start=start, in_terminal=in_terminal, user=user
         )
+
+    def start(
+        self,
+        main: Callable[..., Coroutine[Any, Any, object]] | Coroutine[Any, Any, object],
+        *args: object,
+        name: str = "",
+        restart: Restart = "never",
+    ) -> Service:
+        """Start an asyncio service on a machine of its own, in a simulation (`backend="simulated"`).
+
+        `main`: a function that returns a coroutine, called with `args` at each start, or a coroutine, which can start
+        once. `name`: what faults call it, `kill_program("billing")`; by default the name of the function, or of its file
+        where the function is called `main`. `restart`: "never", "on-failure" or "always": what its supervisor does a
+        second after it ended by itself. A service that raises, and that nothing restarts, fails the test.
+        """
+        return self._run.start(main, args, name, restart)
 
     def dependency(self, name: str, address: str) -> str:
         """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError
+from harrow.faults.background import BackgroundNemesis
+from harrow.faults.errors import CapabilityError
 from harrow.faults.runs import ORDERS
 from harrow.faults.schedule import Schedule
 
@@ -50,12 +52,13 @@ from .share_claims import note_consumed_by
 from .values import Values, seeded_faker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from faker import Faker
 
     from ..backends.clusters import ClusterSource
     from ..checks import SparkHandle, Verdict
+    from ..programs.services import Main, Restart, Service
     from ..promises.pipeline_promise import PipelinePromise
     from ..promises.topic_promise import TopicPromise
     from ..running_cluster import RunningCluster
@@ -207,7 +210,7 @@ class HarrowRun:
         topic = Topic(name=unique, partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         check_topic(topic, brokers)
         existing = self._topics.get(name)
-        if existing is not None and not topic_exists(self.cluster.own_servers, existing.name):
+        if existing is not None and not topic_exists(self.cluster, existing.name):
             existing = None  # the test deleted it
         if existing is not None and (name in self._topics_of_test or topic != existing):
             raise ConfigError(
@@ -257,7 +260,10 @@ class HarrowRun:
             first_id=self._steps + 1,
             seed=child_seed(self._seed, "chaos", str(block)),
         )
-        planned = self.replays.get(block, planned)
+        if block in self.replays:
+            planned = self.replays[block]
+        elif (spread := getattr(self._source, "spread", None)) is not None:
+            planned = spread(planned, block, self._seed)
         if bound is not None:
             self._bounds.update((step.id, bound) for step in planned.steps)
         if self._early_spark:
@@ -266,11 +272,12 @@ class HarrowRun:
             system,
             planned,
             self.folder,
-            groups=partial(consumer_groups, cluster.own_servers),
+            groups=partial(consumer_groups, cluster),
             on_error=self.failures.attach_verdict,
             on_end=self._chaos_ended,
             reached_within=request.reached_within,
             must_inject=block not in self.replays,
+            nemesis=getattr(self._source, "nemesis", BackgroundNemesis),
         )
         self._blocks += 1
         self._steps += len(planned.steps)
@@ -287,6 +294,8 @@ class HarrowRun:
         self._chaos = None
         self.schedule = schedule if schedule.run else replace(schedule, run=self._describe(schedule))
         self.schedules.append(self.schedule)
+        if not schedule.steps:  # a block of a run that is to be without faults
+            return
         run_folder.note(self.folder, chaos_blocks=self._blocks)
         file = self.folder / run_folder.schedule_name(self._blocks)
         file.write_text(self.schedule.to_json(), encoding="utf-8")
@@ -312,6 +321,28 @@ class HarrowRun:
             guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss",
             **made,
         ).to_json()
+
+    # --------------------------------------------------------------------------------- services
+
+    def start(
+        self, main: Main | Coroutine[Any, Any, object], args: tuple[object, ...], name: str, restart: Restart
+    ) -> Service:
+        """Start an asyncio service on a simulated machine; `Harrow.start`."""
+        from ..backends.simulated.cluster import SimulatedRunningCluster
+        from ..backends.simulated.process import current
+        from ..programs.services import Service, name_of
+
+        cluster = self.cluster
+        if not isinstance(cluster, SimulatedRunningCluster):
+            raise CapabilityError(
+                f"harrow.start() runs asyncio services in a simulation, and the backend is {self.backend}: choose "
+                'backend="simulated", or start a program: harrow.program("billing", [sys.executable, "billing.py"])'
+            )
+        service = Service(
+            name or name_of(main), cluster.simulated, main, args, enter=current().view.enter, restart=restart
+        )
+        self.programs.add_service(service)
+        return service
 
     # ---------------------------------------------------------------------------------- verdict
 
@@ -391,7 +422,7 @@ class HarrowRun:
         cluster, self._cluster = self._cluster, None
         failures: list[str] = []
         try:
-            self.programs.end()
+            failures += self.programs.end()
             self.dependencies.end()
             self.clients.close()
         finally:
@@ -399,7 +430,7 @@ class HarrowRun:
                 try:
                     self._source.release(cluster)
                 finally:
-                    failures = failed_tasks(cluster.folder, self._traced)
+                    failures += failed_tasks(cluster.folder, self._traced)
         return unused + failures
 
     def remove_data(self) -> None:

@@ -131,9 +131,6 @@ class RunVerifier:
 
     def _bring_to_rest(self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
-        from ..clients.final_read import read_all
-        from ..requests.final_groups import record_groups
-
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
         (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
@@ -143,18 +140,29 @@ class RunVerifier:
             existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
             with noted("the final read of all records", most_s=DRAIN_TIMEOUT_S):
-                read_all(
-                    cluster.own_servers,
-                    [topic for topic in topics if topic in existing],
-                    self._folder / run_folder.DRAIN,
-                    timeout_s=DRAIN_TIMEOUT_S,
-                    contents=contents,
-                    logs=_leaders_logs(self._folder, view, topics) if contents else None,
-                )
-            record_groups(self._folder, cluster.own_servers)
+                self._read_finally(cluster, view, [topic for topic in topics if topic in existing], contents=contents)
         except HarrowError as error:
             reasons.append(f"{error}{not_running(cluster)}")
         return reasons
+
+    def _read_finally(
+        self, cluster: RunningCluster, view: ClusterView, topics: Sequence[str], *, contents: bool
+    ) -> None:
+        """Read the topics, and write what state the groups are in."""
+        from ..histories.group_states import write_groups
+        from ..running_cluster import own_requests_of
+
+        logs = _leaders_logs(self._folder, view, topics) if contents else None
+        folder = self._folder / run_folder.DRAIN
+        if (own := own_requests_of(cluster)) is not None:
+            own.read_all(topics, folder, contents=contents, logs=logs)
+            write_groups(self._folder, own.list_groups())
+            return
+        from ..clients.final_read import read_all
+        from ..requests.final_groups import record_groups
+
+        read_all(cluster.own_servers, topics, folder, timeout_s=DRAIN_TIMEOUT_S, contents=contents, logs=logs)
+        record_groups(self._folder, cluster.own_servers)
 
     def _judge_promise(self, topics: Sequence[str], promise: Promise) -> PromiseFindings:
         """Judge what the application promised; what prevents it is a reason."""

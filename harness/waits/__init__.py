@@ -8,17 +8,20 @@ takes its facts from: `seen.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 
+from ..backends.simulated.cluster import SimulatedRunningCluster
 from ..topics import Topic
 from .conditions import Assigned, CaughtUp, Led, Records, Requested, Requests, nodes_of, request_totals, topic_of
-from .wait_loop import TIMEOUT_S, check_timeout, wait_for
+from .wait_loop import TIMEOUT_S, check_timeout, looking, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Generator, Iterator
     from pathlib import Path
 
     from ..programs.of_run import WatchedPrograms
@@ -47,25 +50,46 @@ class Waits:
 
     def wait_until(self, condition: Condition, timeout: float, stopped: threading.Event | None = None) -> int:
         """Wait for a condition; `stopped` ends the wait of a task that was cancelled."""
-        from ..topics import not_running
-
         timeout_s = check_timeout(str(condition).partition("(")[0], timeout)
         if stopped is None and _loop_runs():
             raise ConfigError(
                 f"{condition} would stop the event loop while it waits; write await harrow.aio.{condition}"
             )
-        cluster, stopped = self._cluster(), stopped or threading.Event()
+        stopped = stopped or threading.Event()
+        pause = time.sleep if self.on_virtual_time else stopped.wait
+        with self._looks(condition, timeout_s, stopped) as looks:
+            return wait_for(looks, pause)
+
+    @property
+    def on_virtual_time(self) -> bool:
+        """Whether the cluster is simulated: then a wait needs no thread, and must not use one."""
+        return isinstance(self._cluster(), SimulatedRunningCluster)
+
+    async def wait_virtually(self, condition: Condition, timeout: float) -> int:
+        """Wait for a condition on the virtual time of the loop that runs."""
+        timeout_s = check_timeout(str(condition).partition("(")[0], timeout)
+        with self._looks(condition, timeout_s, threading.Event()) as looks:
+            while True:
+                try:
+                    pause_s = next(looks)
+                except StopIteration as end:
+                    value: int = end.value
+                    return value
+                await asyncio.sleep(pause_s)
+
+    @contextlib.contextmanager
+    def _looks(
+        self, condition: Condition, timeout_s: float, stopped: threading.Event
+    ) -> Iterator[Generator[float, None, int]]:
+        from ..topics import not_running
+
+        cluster = self._cluster()
         if isinstance(condition, Requested) and cluster.has_broker_traces and not cluster.config.flag("harrow.tap"):
             raise ConfigError(f"{condition} needs the brokers' taps, and the setting harrow.tap is false")
         seen = _seen(cluster, self._folder, stopped)
         try:
-            return wait_for(
-                condition,
-                timeout_s,
-                seen=seen,
-                programs=self._programs(),
-                stopped=stopped,
-                state=lambda: not_running(cluster),
+            yield looking(
+                condition, timeout_s, seen=seen, programs=self._programs(), state=lambda: not_running(cluster)
             )
         finally:
             seen.close()
@@ -116,6 +140,8 @@ class AsyncWaits:
         return await self._wait(Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout)
 
     async def _wait(self, condition: Condition, timeout: float) -> int:
+        if self._waits.on_virtual_time:
+            return await self._waits.wait_virtually(condition, timeout)
         stopped = threading.Event()
         try:
             return await asyncio.to_thread(self._waits.wait_until, condition, timeout, stopped)
@@ -139,6 +165,10 @@ def _seen(cluster: RunningCluster, run: Path, stopped: threading.Event) -> Clust
         from .from_responses import FromResponses
 
         return FromResponses(cluster, run, stopped)
+    if isinstance(cluster, SimulatedRunningCluster):
+        from .from_simulation import FromSimulation
+
+        return FromSimulation(cluster, run)
     from .from_taps import FromTaps
 
     return FromTaps(cluster, run)

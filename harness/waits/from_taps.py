@@ -17,7 +17,7 @@ from harrow.cluster.ids import TopicPartition
 from .. import run_folder
 from ..histories.live_taps import CommitRows, GroupRows, GroupSeen, known_groups
 from ..histories.request_rows import RequestCount, count_requests
-from ..histories.segments import CONTROL, SegmentError, scan_log, transaction_ranges
+from ..histories.segments import CONTROL, Row, SegmentError, scan_log, transaction_ranges
 from .seen import OffsetsSeen, newest_leaders
 
 if TYPE_CHECKING:
@@ -68,8 +68,12 @@ class FromTaps:
         """Count by the batches of the leader's log; a look without a new batch does not read it again."""
         key = where, first, end
         if key not in self._counted:
-            self._counted[key] = readable_records(self._log_of(where), first, end)
+            self._counted[key] = self.count_records(where, first, end)
         return self._counted[key]
+
+    def count_records(self, where: TopicPartition, first: int, end: int) -> int:
+        """Count by the log of the leader."""
+        return readable_records(self._log_of(where), first, end)
 
     def _log_of(self, where: TopicPartition) -> Path:
         folders = run_folder.replica_folders(self._run).get(self._leaders.get(where, -1), [])
@@ -95,6 +99,11 @@ def readable_records(log: Path, first: int, end: int) -> int:
         rows = list(scan_log(log, verify=False))
     except FileNotFoundError as error:
         raise SegmentError(f"{log} changes while it is read: {error}") from error
+    return readable_in(rows, first, end)
+
+
+def readable_in(rows: Sequence[Row], first: int, end: int) -> int:
+    """The same, for the batches of a log."""
     ranges = transaction_ranges((row[0], row[1], row[5], row[7]) for row in rows)
     aborted = frozenset(ranges.aborted)
     return sum(

@@ -1,6 +1,6 @@
 """Waits for a condition until a deadline, until a program of the test has died, or until the waiter is cancelled.
 
-Owns: `wait_for`, and the words of its errors. A look that fails (a broker that does not respond now) is a look that
+Owns: `looking` and `wait_for`, and the words of their errors. A look that fails (a broker that does not respond now) is a look that
 found nothing: the last such error is in the message. The pause between two looks is at least that of what is looked at,
 and four times as long as the look took, so that a wait takes a fifth of a CPU at most. A long wait is noted
 (`harrow.cluster.wait_notes`).
@@ -8,9 +8,8 @@ and four times as long as the look took, so that a wait takes a fifth of a CPU a
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Protocol
 
 from harrow.cluster.errors import ConfigError, HarrowError
@@ -50,19 +49,28 @@ def check_timeout(call: str, timeout: object) -> float:
     return float(timeout)
 
 
-def wait_for(
-    condition: Condition,
-    timeout_s: float,
-    *,
-    seen: ClusterSeen,
-    programs: TestPrograms,
-    stopped: threading.Event,
-    state: Callable[[], str],
-) -> int:
-    """Return the value of a condition when it holds; WaitTimeoutError says what was there instead.
+def wait_for(looks: Generator[float, None, int], pause: Callable[[float], bool | None]) -> int:
+    """Return the value of a condition when it holds; `looks`: of `looking`.
 
-    `state` says in brackets which brokers do not run. ProgramDiedError as soon as a program of the test has died by
-    itself.
+    `pause` waits for so many seconds; True where the waiter was cancelled meanwhile.
+    """
+    while True:
+        try:
+            pause_s = next(looks)
+        except StopIteration as end:
+            value: int = end.value
+            return value
+        if pause(pause_s):
+            raise CancelledWaitError("the wait was cancelled")
+
+
+def looking(
+    condition: Condition, timeout_s: float, *, seen: ClusterSeen, programs: TestPrograms, state: Callable[[], str]
+) -> Generator[float, None, int]:
+    """Look until a condition holds; yield the seconds until the next look, return the value of the condition.
+
+    WaitTimeoutError says what was there instead. `state` says in brackets which brokers do not run. ProgramDiedError as
+    soon as a program of the test has died by itself.
     """
     began, began_ns = time.monotonic(), time.monotonic_ns()
     notes = WaitNotes(most_s=timeout_s)
@@ -82,8 +90,7 @@ def wait_for(
             )
         notes.look(str(condition), look.there)
         pause_s = max(seen.pace_s, LOOK_SHARE * (now - look_began))
-        if stopped.wait(min(pause_s, max(0.0, began + timeout_s - now))):
-            raise CancelledWaitError(f"{condition} was cancelled")
+        yield min(pause_s, max(0.0, began + timeout_s - now))
 
 
 def _looked(condition: Condition, seen: ClusterSeen) -> Look:

@@ -24,7 +24,7 @@ import errno
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..knobs.disk_faults import DiskFaults
 from ..seam import Buffer
@@ -323,6 +323,12 @@ class SimDisk:
         if folder not in self._names.folders:
             raise _absent(folder)
         return sorted([*self._names.files.names_in(folder), *self._names.folders.names_in(folder)])
+
+    def contents(self, folder: str) -> Iterator[tuple[str, bytes]]:
+        """Yield every file whose path begins with `folder`, with what a reader would find in it."""
+        for path, inode in self._names.files.items():
+            if path.startswith(folder):
+                yield path, bytes(inode.data)
 
     def is_folder(self, path: str) -> bool:
         """True for a folder."""

@@ -223,6 +223,11 @@ class SimHost:
         for op, operation in {**self._network.operations(), **rule_operations(rules)}.items():
             self.control.register(op, operation)
 
+    def open_tap(self, tap: Tap) -> None:
+        """Record in `tap`, until the incarnation ends."""
+        self.tap = tap
+        self._network.on_end.append(tap.close)
+
     @property
     def knobs(self) -> SimNetwork:
         """The network, with its fault injection points."""

@@ -101,6 +101,8 @@ class SimNetwork:
         )
         self.links = self._context.links
         self._frozen: list[SimLink] = []
+        self.on_end: list[Callable[[], object]] = []
+        """Called when the process ends."""
 
     # ------------------------------------------------------------------ seam
 
@@ -276,6 +278,8 @@ class SimNetwork:
             self.fabric.changed()
         for link in list(self.links):
             link.die(silently=silently)
+        for call in self.on_end:
+            call()
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations of the network."""

@@ -28,6 +28,7 @@ from harrow.faults.controls import (
     ProcessStatus,
 )
 from harrow.faults.rule_kinds import LateDiskRule, RuleStatus, SlowDiskRule, StartFailpointRule
+from harrow.faults.system import CAPABILITIES as ALL_CAPABILITIES
 from harrow.faults.system import Broker, HasTraffic, System
 
 from ...requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, election, is_final, reassignment
@@ -43,6 +44,26 @@ if TYPE_CHECKING:
 
     from .wire import WireClient
 
+NOT_SIMULATED = frozenset(
+    {
+        "acls",
+        "certificates",
+        "client-requests",
+        "connections",
+        "dependencies",
+        "descriptors",
+        "disk-delays",
+        "logins",
+        "memory",
+        "more-brokers",
+        "passwords",
+        "power-loss-kept-fraction",
+        "tokens",
+    }
+)
+"""What no simulated cluster has."""
+CAPABILITIES = frozenset(ALL_CAPABILITIES) - NOT_SIMULATED
+"""What `harrow backends` says without a cluster."""
 OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""

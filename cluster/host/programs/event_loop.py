@@ -1,0 +1,423 @@
+"""The asyncio event loop of one program on one simulated machine.
+
+Owns: the callbacks that are ready, in asyncio's order; the timers, on virtual time; the program's connections. Nothing
+runs by itself: the world's loop calls one turn after another, and in each turn the callbacks run that were ready when
+it began, as asyncio runs them. The seed decides how long a turn takes and when frames arrive, so it decides which of two
+events a program sees first; callbacks that are ready at the same time keep asyncio's order, which programs rely on.
+
+A program that blocks its loop (`time.sleep`, a call that waits) blocks this loop only: the world goes on meanwhile
+(`block`), and what is due runs afterwards.
+
+What may fail: FenceError for what no simulated loop has (TLS, sub-processes, readers of file descriptors, …); the
+errors of sockets for connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import socket
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ..seam import Link, Peer
+from .fence import FENCE, FenceError
+from .ordered import OrderedFuture, OrderedTask
+from .transports import LinkTransport
+
+if TYPE_CHECKING:
+    from ..simulated import SimHost
+    from ..simulated.loop import SimTimer
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+LOCAL_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
+CONNECT_TIMEOUT_MS = 130_000
+"""How long the kernel waits for a connection."""
+TURN_NS = (5_000, 120_000)
+"""The shortest and the longest time that one turn of a program's loop takes."""
+THREAD_MS = (0.05, 3.0)
+"""The shortest and the longest time of a function in an executor."""
+CLIENT_PORTS = 40_000
+Context = contextvars.Context | None
+
+EnterProgram = Callable[["ProgramLoop"], Callable[[], None]]
+"""Called before a program's code runs; returns what is called when it has run."""
+
+
+def _nothing() -> None:
+    """What is called after code that nothing was set up for."""
+
+
+class ProgramTimer(asyncio.TimerHandle):
+    """A callback that is due later."""
+
+    __slots__ = ("sim_timer",)
+
+    sim_timer: SimTimer
+
+    def cancel(self) -> None:
+        """Prevent the callback."""
+        self.sim_timer.cancel()
+        super().cancel()
+
+
+class ProgramLoop(asyncio.AbstractEventLoop):
+    """The loop of one incarnation of a program."""
+
+    def __init__(self, host: SimHost, *, enter: EnterProgram | None = None) -> None:
+        """`enter`: called around each turn, to show the process what this machine's clocks say."""
+        self.host = host
+        self._world = host.machine.world.loop
+        self._incarnation = host.incarnation
+        self._random: random.Random = host.random
+        self._enter = enter
+        self._ready: deque[asyncio.Handle] = deque()
+        self._due = False
+        """Whether a turn is planned."""
+        self._blocked = False
+        """Whether the program blocks its loop."""
+        self._made = 0
+        self._ports = CLIENT_PORTS
+        self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self._task_factory: Any = None
+        self._closed = False
+        self._debug = False
+        self.signal_handlers: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
+        """What the program does at a signal."""
+        self.unhandled: list[dict[str, Any]] = []
+        """The contexts of exceptions that nothing received, such as those of tasks that nothing awaits."""
+
+    # ------------------------------------------------------------------------------------ turns
+
+    def _wake(self) -> None:
+        if not self._due:
+            self._due = True
+            low, high = TURN_NS
+            self._world.call_after(self._incarnation, low + int((high - low) * self._random.random()), self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        if self._blocked:
+            return  # `block` plans a turn when it ends
+        ready, incarnation = self._ready, self._incarnation
+        with self.running():
+            for _ in range(len(ready)):
+                if not incarnation.running:
+                    break
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()  # noqa: SLF001 - how asyncio's own loops run a handle
+        if ready:
+            self._wake()
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Run code as the program's: asyncio has this loop, and clocks are this machine's."""
+        before, after = events._get_running_loop(), _nothing  # noqa: SLF001 - as asyncio's own loops
+        fenced, FENCE.on = FENCE.on, True
+        task = _swapped_task(before, None)
+        events._set_running_loop(self)  # noqa: SLF001
+        if self._enter is not None:
+            after = self._enter(self)
+        try:
+            yield
+        finally:
+            after()
+            events._set_running_loop(before)  # noqa: SLF001
+            _swapped_task(before, task)
+            FENCE.on = fenced
+
+    @contextmanager
+    def blocked(self) -> Generator[None]:
+        """The program blocks its loop, and the world may go on meanwhile."""
+        assert not self._blocked, "a loop that is blocked runs no code that could block it again"
+        before = events._get_running_loop()  # noqa: SLF001
+        fenced, FENCE.on = FENCE.on, False
+        self._blocked = True
+        task = _swapped_task(before, None)
+        events._set_running_loop(None)  # noqa: SLF001
+        try:
+            yield
+        finally:
+            self._blocked = False
+            events._set_running_loop(before)  # noqa: SLF001
+            _swapped_task(before, task)
+            FENCE.on = fenced
+            if self._ready:
+                self._wake()
+
+    # -------------------------------------------------------------------------- callbacks, timers
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context = None) -> asyncio.Handle:
+        """Run the callback in the next turn."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        self._wake()
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context = None
+    ) -> asyncio.Handle:
+        """Run the callback in the next turn: there are no threads here."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback after `delay` seconds."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback when `time()` is `when`."""
+        timer = ProgramTimer(when, callback, args, self, context)
+        delay_ns = int(when * 1e9) - self._world.now_ns
+        timer.sim_timer = self._world.call_after(self._incarnation, delay_ns, self._timer_due, timer)
+        return timer
+
+    def _timer_due(self, timer: ProgramTimer) -> None:
+        self._ready.append(timer)
+        self._wake()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A timer was cancelled (asyncio's own loops count them)."""
+
+    def time(self) -> float:
+        """Seconds on the machine's monotonic clock."""
+        return self._world.now_ns / 1e9
+
+    # ------------------------------------------------------------------------------ tasks, futures
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        self._made += 1
+        return OrderedFuture(self._made, loop=self)
+
+    def create_task(
+        self, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], *, name: str | None = None, **options: Any
+    ) -> asyncio.Task[T]:
+        """Run a coroutine as a task."""
+        self._made += 1
+        if self._task_factory is not None:
+            task: asyncio.Task[T] = self._task_factory(self, coro, **options)
+            if name is not None:
+                task.set_name(name)
+            return task
+        return OrderedTask(self._made, coro, loop=self, name=name or f"Task-{self._made}", **options)
+
+    def set_task_factory(self, factory: Any) -> None:
+        """Make tasks by this factory."""
+        self._task_factory = factory
+
+    def get_task_factory(self) -> Any:
+        """Return the factory; None without."""
+        return self._task_factory
+
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Run a function as a thread would, at a later time: as a whole, in one instant."""
+        del executor
+        future: asyncio.Future[T] = self.create_future()
+        low, high = THREAD_MS
+        self.call_later((low + (high - low) * self._random.random()) / 1000, self._run_function, future, func, args)
+        return future
+
+    def _run_function(self, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
+        if future.cancelled():
+            return
+        try:
+            result = func(*args)
+        except Exception as error:  # the caller gets it, as from a thread
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def set_default_executor(self, executor: object) -> None:
+        """Nothing to do: functions of an executor run here."""
+
+    # ------------------------------------------------------------------------------- connections
+
+    async def getaddrinfo(
+        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> list[Any]:
+        """Resolve a name of this machine."""
+        del family, type, proto, flags
+        self._check_name(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (LOOPBACK, int(port)))]
+
+    def _check_name(self, host: object) -> None:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name is not None and name not in LOCAL_NAMES:
+            raise FENCE.refuse(f"getaddrinfo({name!r}): this name is no machine of the simulation")
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        **options: Any,
+    ) -> tuple[LinkTransport, asyncio.BaseProtocol]:
+        """Connect to a broker of the simulated cluster."""
+        del options
+        if ssl:
+            raise FENCE.refuse("create_connection(ssl=…): TLS is not simulated")
+        if sock is not None:
+            raise FENCE.refuse("create_connection(sock=…): a socket is not simulated")
+        self._check_name(host)
+        number = int(port)
+        if number not in self.host.machine.world.fabric.owners:
+            raise FENCE.refuse(
+                f"create_connection({host!r}, {number}): no machine of the simulation has this port; brokers have"
+                f" {sorted(self.host.machine.world.fabric.owners)}"
+            )
+        self._ports += 1
+        own = (LOOPBACK, self._ports)
+        link, transport = await self._connected(number, own)
+        del link
+        protocol = protocol_factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+    async def _connected(self, port: int, own: tuple[str, int]) -> tuple[Link, LinkTransport]:
+        waiting: asyncio.Future[tuple[Link, LinkTransport]] = self.create_future()
+        made: list[LinkTransport] = []
+
+        def handler(link: Link) -> LinkTransport:
+            made.append(LinkTransport(self, link, (LOOPBACK, port), own))
+            return made[0]
+
+        async def connect() -> None:
+            try:
+                link = await self.host.network.connect(
+                    Peer("broker", str(port)), LOOPBACK, port, handler, timeout_ms=CONNECT_TIMEOUT_MS
+                )
+            except OSError as error:
+                self.call_soon(_fail, waiting, error)
+            else:
+                self.call_soon(_succeed, waiting, (link, made[0]))
+
+        task = self.host.tasks.spawn(connect(), name="connect")
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            task.cancel()
+            if made:
+                made[0].abort()
+            raise
+
+    # ------------------------------------------------------------------------ signals, exceptions
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Call the callback at a signal that a fault, or the test, sends to the program."""
+        self.signal_handlers[int(sig)] = (callback, args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Let the signal end the program again."""
+        return self.signal_handlers.pop(int(sig), None) is not None
+
+    def set_exception_handler(
+        self, handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
+    ) -> None:
+        """Give exceptions that nothing receives to `handler`."""
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None:
+        """Return the handler; None without."""
+        return self._exception_handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep the context, and write it to the program's log."""
+        self.unhandled.append(context)
+        error = context.get("exception")
+        said = f"{context.get('message', '')}" + (f": {type(error).__name__}: {error}" if error is not None else "")
+        self.host.trace.log("error", said)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """An exception that nothing received."""
+        if self._exception_handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._exception_handler(self, context)
+
+    # ------------------------------------------------------------------------------------- state
+
+    def is_running(self) -> bool:
+        """True: the world's loop runs it."""
+        return True
+
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Nothing to free: the machine's end closes the connections."""
+        self._closed = True
+
+    def get_debug(self) -> bool:
+        """Whether asyncio's debug mode is on."""
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        """Set asyncio's debug mode."""
+        self._debug = enabled
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do: there is no thread."""
+        del timeout
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise FENCE.refuse(f"loop.{name}: a simulated loop does not have it")
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name in _OUTSIDE:
+            raise FENCE.refuse(f"loop.{name}: a simulated loop does not have it")
+        return found
+
+
+_OUTSIDE = frozenset(
+    name
+    for name, member in vars(asyncio.AbstractEventLoop).items()
+    if not name.startswith("_") and callable(member) and name not in vars(ProgramLoop)
+)
+"""What an event loop has, and this one does not."""
+
+
+def _fail(waiting: asyncio.Future[Any], error: BaseException) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)
+
+
+def _succeed(waiting: asyncio.Future[tuple[Link, LinkTransport]], found: tuple[Link, LinkTransport]) -> None:
+    if not waiting.done():
+        waiting.set_result(found)
+    else:
+        found[1].abort()
+
+
+def _swapped_task(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
+    """Set the current task of a loop while another loop runs, and return the former.
+
+    Python 3.14 has one current task for each thread; earlier ones have one for each loop.
+    """
+    swap: Any = getattr(asyncio.tasks, "_swap_current_task", None)
+    if loop is None or swap is None:
+        return None
+    former: asyncio.Task[Any] | None = swap(loop, task)
+    return former
+
+
+__all__ = ["FenceError", "ProgramLoop"]

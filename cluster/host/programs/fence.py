@@ -1,0 +1,106 @@
+"""The fence around a simulated program: calls whose result would depend on the world outside are errors.
+
+Owns: `FenceError`, and the audit hook that raises it for threads, processes, sockets and name resolution while a
+program's code runs (`Fence.on`). The error names the call and the remedies; `Fence.met` keeps each error, because a
+program may catch it.
+
+May fail: an audit hook stays until its process ends, so a fence is raised in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import HarrowError
+
+REMEDY = "use a fake in its place, harrow.allow_outside(…), or a backend of processes: --harrow-backend local"
+REFUSED = {
+    "socket.connect": "opens a connection outside of the simulation",
+    "socket.bind": "serves on a real socket",
+    "socket.getaddrinfo": "resolves a name by the real network",
+    "socket.gethostbyname": "resolves a name by the real network",
+    "subprocess.Popen": "starts a process",
+    "os.system": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.fork": "starts a process",
+    "os.exec": "replaces the process",
+    "_thread.start_new_thread": "starts a thread",
+}
+"""Audit events of Python that are refused, and what each call does."""
+
+
+class FenceError(HarrowError):
+    """A call of a simulated program that would leave the simulation."""
+
+
+class Fence:
+    """Which calls are refused, while a program's code runs."""
+
+    def __init__(self) -> None:
+        self.on = False
+        """Whether code of a program runs at this moment."""
+        self.allowed: set[str] = set()
+        """Audit events that are not refused."""
+        self.met: list[FenceError] = []
+        """Every error so far, also one that the program caught."""
+        self._raised = False
+
+    def raise_fence(self) -> None:
+        """Watch the calls of this process, until it ends."""
+        if self._raised:
+            return
+        self._raised = True
+        sys.addaudithook(self._audit)
+        # Python 3.11 has no audit event for a thread
+        thread_start: Callable[..., None] = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            self.check("_thread.start_new_thread", thread.name)
+            thread_start(thread)
+
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if self.on and event in REFUSED:
+            self.check(event, args)
+
+    def check(self, event: str, args: object) -> None:
+        """Raise FenceError for a call that is refused at this moment."""
+        if not self.on or event in self.allowed or _called_by_harrow():
+            return
+        raise self.refuse(f"{event}{_shown(args)}: this call {REFUSED[event]}")
+
+    def refuse(self, call: str) -> FenceError:
+        """Return the error for a call, and keep it."""
+        error = FenceError(f"a simulated program called {call}; {REMEDY}")
+        self.met.append(error)
+        return error
+
+
+def _called_by_harrow() -> bool:
+    """Whether the call comes from Harrow's own code, such as a verdict that the test asks for."""
+    frame = sys._getframe(2)  # noqa: SLF001 - how a module finds its caller
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        top = name.partition(".")[0]
+        if name != __name__ and top not in sys.stdlib_module_names:
+            return top == "harrow"
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _shown(args: object) -> str:
+    if isinstance(args, tuple):
+        return "(" + ", ".join(repr(arg)[:100] for arg in args if not _is_socket(arg)) + ")"
+    return f"({args!r})"
+
+
+def _is_socket(value: object) -> bool:
+    return type(value).__module__ in ("socket", "_socket")
+
+
+FENCE = Fence()
+"""The fence of this process."""

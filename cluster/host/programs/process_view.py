@@ -1,0 +1,166 @@
+"""What the code of simulated programs sees of its process: clocks, random numbers, the process id.
+
+Owns: `ProcessView`. Within `installed()` every clock of Python shows virtual time, that of the machine whose program runs
+(`enter`), and every source of random numbers derives from the seed: `random`, `os.urandom`, `secrets`, `uuid`. Outside of
+a program the clocks show the world's time. `time.sleep` blocks the loop of the program that calls it.
+
+`time_machine` replaces the clocks of C code (`time.time`, `datetime.now`, …); it has no monotonic clock, which is
+replaced here, also in modules that imported the function by its name.
+
+May fail: what depends on an address in memory (the order of a set of plain objects) is not replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import time_machine
+
+from ..simulated.host import EPOCH_MS
+from ..simulated.loop import NS_PER_MS, ProcessKilled
+
+if TYPE_CHECKING:
+    from ..simulated import World
+    from .event_loop import ProgramLoop
+
+NODE = 0x0242AC110002
+"""The hardware address that `uuid.getnode` returns."""
+PID = 4_242
+HOST_NAME = "simulated"
+STUCK_MS = 24 * 3_600_000
+"""How long a program that was paused while it slept may stay paused."""
+
+
+class ProcessView:
+    """The clocks and random numbers of this process, for the programs of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.rng("process")
+        self._current: ProgramLoop | None = None
+        self._traveller: time_machine.Traveller | None = None
+
+    def enter(self, loop: ProgramLoop) -> Callable[[], None]:
+        """Show the clocks of a program's machine; the result shows again what was shown before."""
+        before, self._current = self._current, loop
+        self._show()
+
+        def leave() -> None:
+            self._current = before
+            self._show()
+
+        return leave
+
+    def _show(self) -> None:
+        if self._traveller is not None:
+            self._traveller.move_to(self._wall_ns() / 1e9)
+
+    def _wall_ns(self) -> int:
+        rest = self._world.loop.now_ns % NS_PER_MS
+        if self._current is not None:
+            return self._current.host.clock.wall_ms() * NS_PER_MS + rest
+        return EPOCH_MS * NS_PER_MS + self._world.loop.now_ns
+
+    # ----------------------------------------------------------------------------- replacements
+
+    def sleep(self, seconds: float) -> None:
+        """Block the program for so long, as `time.sleep` does; the world goes on."""
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        loop, world = self._current, self._world.loop
+        if loop is None:
+            world.run_for(seconds * 1000)
+            self._show()
+            return
+        incarnation = loop.host.incarnation
+        with loop.blocked():
+            world.run_for(seconds * 1000)
+            world.run_until(lambda: incarnation.running or not incarnation.alive, STUCK_MS)
+        self._current = loop
+        self._show()
+        if not incarnation.alive:
+            raise ProcessKilled(loop.host.name)
+
+    def _monotonic_ns(self) -> int:
+        return self._world.loop.now_ns
+
+    def _monotonic(self) -> float:
+        return self._world.loop.now_ns / 1e9
+
+    def _urandom(self, size: int) -> bytes:
+        return self._random.randbytes(size)
+
+    def _seed(self, generator: random.Random, a: Any = None, version: int = 2) -> None:
+        """`random.Random.seed`: without a seed, one of the world's numbers."""
+        _SEED(generator, self._random.getrandbits(64) if a is None else a, version)
+
+    def _clocks(self) -> dict[str, Callable[..., Any]]:
+        seconds, nanoseconds = self._monotonic, self._monotonic_ns
+        return {
+            "sleep": self.sleep,
+            **dict.fromkeys(("monotonic", "perf_counter", "process_time", "thread_time"), seconds),
+            **dict.fromkeys(("monotonic_ns", "perf_counter_ns", "process_time_ns", "thread_time_ns"), nanoseconds),
+        }
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Replace clocks and random numbers of this process until the end of the block."""
+
+        def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
+            self._seed(generator, a, version)
+
+        clocks = self._clocks()
+        replaced: dict[object, object] = {getattr(time, name): clock for name, clock in clocks.items()}
+        replaced[os.urandom] = self._urandom
+        with contextlib.ExitStack() as undo:
+            state = random.getstate()
+            undo.callback(random.setstate, state)
+            for owner, name, value in (
+                *((time, name, clock) for name, clock in clocks.items()),
+                (os, "urandom", self._urandom),
+                (os, "getpid", lambda: PID),
+                (random, "_urandom", self._urandom),
+                (random.Random, "seed", seed),
+                (uuid, "_node", NODE),
+                (socket, "gethostname", lambda: HOST_NAME),
+                *_imported(replaced),
+            ):
+                undo.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
+            random.seed(self._random.getrandbits(64))
+            self._traveller = time_machine.travel(self._wall_ns() / 1e9, tick=False).start()
+            try:
+                yield
+            finally:
+                self._traveller = None
+                _stop_traveller()
+
+
+_SEED = random.Random.seed
+
+
+def _stop_traveller() -> None:
+    time_machine.travel(0).stop()
+
+
+def _imported(replaced: dict[object, object]) -> Iterator[tuple[object, str, object]]:
+    """Yield what to set in modules that imported a function by its name; not in Python's own and in Harrow's."""
+    for module_name, module in list(sys.modules.items()):
+        top = module_name.partition(".")[0]
+        if module is None or top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
+            continue
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if callable(value) and type(value) is _BUILTIN and value in replaced:
+                yield module, name, replaced[value]
+
+
+_BUILTIN = type(time.monotonic)

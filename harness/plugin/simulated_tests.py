@@ -1,0 +1,401 @@
+"""Tests of the backend `simulated`: the same test over many seeds, each a run on virtual time that repeats exactly.
+
+For each such test this process starts one or more pytest processes that have only that test (`simulation_server.py`),
+and asks them for one seed after the other. Seed 0 runs first without faults: it must pass, and says how long the traffic
+of each chaos block lasts, so that faults can be spread over it. The first seed that fails ends the search: its schedule
+is made smaller by further runs, and the report has the failure, the smallest schedule as a test to paste, the page of
+that run and the command that repeats the seed.
+
+The test's fixtures are not set up in this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harrow.faults.schedule import Schedule
+
+from ..backends.choice import SIMULATED
+from ..search.pasted import pasted_test
+from ..search.shrinking import Shrunk, shrink
+from . import options as declared
+from .repeating import _argument, _configuration_words, original_nodeid
+from .requested_fixtures import factory_arguments, uses_harrow
+from .simulation_server import CRASHED, FAILED, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
+from .workers import WORKER, Worker, folder_name
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from .options import Options
+
+PROPERTY_SIMULATED = "harrow.simulated"
+BASELINE_SEED = 0
+SHRINK_RUNS = 60
+WORLDS = 3
+"""In how many worlds a smaller schedule is tried before it is given up."""
+NO_RANDOM_ADDRESSES = 0x0040000
+"""ADDR_NO_RANDOMIZE of personality(2)."""
+START_S = 120.0
+
+
+def is_simulated_test(item: pytest.Item) -> bool:
+    """Whether a test has a Harrow fixture of the backend simulated."""
+    if not uses_harrow(item):
+        return False
+    worker = item.config.stash[WORKER]
+    return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
+
+
+class SimulatedTests:
+    """The plugin that runs simulated tests over their seeds."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, str] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Replace what pytest would do with a simulated test."""
+        del nextitem
+        if isinstance(item, pytest.Function) and is_simulated_test(item):
+            item.simulated = True
+            item.setup = _nothing  # type: ignore[method-assign]  # the fixtures are set up where the seeds run
+            item.runtest = lambda: run_seeds(item)  # type: ignore[method-assign]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what the search said."""
+        for name, value in report.user_properties:
+            if name == PROPERTY_SIMULATED:
+                self._lines[report.nodeid] = str(value)
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        """Print one line for each simulated test."""
+        if self._lines:
+            terminalreporter.section("harrow simulations")
+            for nodeid, line in self._lines.items():
+                terminalreporter.write_line(f"{nodeid}: {line}")
+
+
+def _nothing() -> None:
+    """Set up nothing."""
+
+
+def run_seeds(item: pytest.Function) -> None:
+    """Run a simulated test over its seeds; fail with the first seed that fails, made smaller."""
+    worker = item.config.stash[WORKER]
+    chosen = worker.options(item, next(iter(factory_arguments(item)), declared.NOTHING))
+    if chosen.scope == "session":
+        pytest.fail("a simulated test has a cluster of its own: leave out scope='session'", pytrace=False)
+    search = SeedSearch(item, worker, chosen)
+    try:
+        failed = search.run()
+        item.user_properties.append((PROPERTY_SIMULATED, search.line()))
+        if failed is not None:
+            item.user_properties += [(name, value) for name, value in failed.properties if name.startswith("harrow.")]
+            pytest.fail(search.explained(failed), pytrace=False)
+    finally:
+        search.close()
+
+
+class SeedSearch:
+    """The seeds of one test, run by a few processes."""
+
+    def __init__(self, item: pytest.Function, worker: Worker, chosen: Options) -> None:
+        self._item = item
+        self._worker = worker
+        self._chosen = chosen
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        jobs = chosen.jobs or (1 if hasattr(item.config, "workerinput") else cores)
+        self._jobs = max(1, min(jobs, chosen.seeds))
+        self._processes: list[SeedProcess] = []
+        self._windows: list[int] = []
+        self._results: list[SeedResult] = []
+        self._began = time.monotonic()
+        self._shrunk: dict[str, Shrunk] = {}
+        self._smallest: SeedResult | None = None
+        self._said = ""
+
+    # ------------------------------------------------------------------------------------ running
+
+    def run(self) -> SeedResult | None:
+        """Run the baseline and the seeds; return the first failure, and shrink it."""
+        first = self._process(0)
+        baseline = first.ask(self._request(BASELINE_SEED, "without-faults", faultless=True))
+        if baseline.outcome == SKIPPED:
+            pytest.skip(baseline.text)
+        if baseline.outcome in (FAILED, CRASHED):
+            self._said = "it fails without any fault"
+            return baseline
+        self._remove("without-faults")
+        self._windows = baseline.blocks_ms
+        failed = self._search()
+        if failed is not None and failed.outcome == FAILED and failed.schedules:
+            self._check_replay(failed)
+            self._shrink(failed)
+        return failed
+
+    def _search(self) -> SeedResult | None:
+        """Run the seeds in order on all processes; return the failure with the lowest seed among those that ran."""
+        seeds = iter(range(self._chosen.seed, self._chosen.seed + self._chosen.seeds))
+        busy: dict[SeedProcess, SeedRequest] = {}
+        failed: list[SeedResult] = []
+        for number in range(self._jobs):
+            if (seed := next(seeds, None)) is not None:
+                process = self._process(number)
+                busy[process] = process.send(self._request(seed, f"seed-{seed}"))
+        while busy:
+            for process in _readable(busy):
+                request = busy.pop(process)
+                result = process.receive(request.seed)
+                self._results.append(result)
+                if result.outcome in (FAILED, CRASHED):
+                    failed.append(result)
+                else:
+                    self._remove(f"seed-{request.seed}")
+                if not failed and (seed := next(seeds, None)) is not None:
+                    busy[process] = process.send(self._request(seed, f"seed-{seed}"))
+        failed.sort(key=lambda result: result.seed)
+        for result in failed[1:]:
+            self._remove(f"seed-{result.seed}")
+        return failed[0] if failed else None
+
+    def _process(self, number: int) -> SeedProcess:
+        while len(self._processes) <= number:
+            self._processes.append(SeedProcess(self._item, self._worker))
+        return self._processes[number]
+
+    def _request(self, seed: int, name: str, **fields: Any) -> SeedRequest:
+        return SeedRequest(seed=seed, folder=f"{self._base}/{name}", windows_ms=self._windows, **fields)
+
+    @property
+    def _base(self) -> str:
+        return str(Path(self._worker.name) / f"simulated-{folder_name(self._item.nodeid)}")
+
+    def _remove(self, name: str) -> None:
+        if not self._chosen.keep:
+            shutil.rmtree(self._worker.run_folder(self._chosen) / self._base / name, ignore_errors=True)
+
+    # ------------------------------------------------------------------------------------ smaller
+
+    def _check_replay(self, failed: SeedResult) -> None:
+        """Run the failed seed again in another process: the same run, or the report says that it is none."""
+        process = SeedProcess(self._item, self._worker)
+        try:
+            again = process.ask(self._request(failed.seed, "again"))
+        finally:
+            process.close()
+            self._remove("again")
+        if again.trace_sha256 != failed.trace_sha256:
+            self._said = (
+                "the seed gave another run in another process, so something in the test depends on more than the seed "
+                "(docs/simulate-your-service.md says what may)"
+            )
+
+    def _shrink(self, failed: SeedResult) -> None:
+        names = frozenset(failed.failure.split(", "))
+        schedules = {key: Schedule.from_json(json.dumps(row)) for key, row in failed.schedules.items()}
+        self._smallest, left = failed, SHRINK_RUNS
+        for key in list(schedules):
+
+            def trial(candidate: Schedule, key: str = key) -> Schedule | None:
+                rows = {name: json.loads(one.to_json()) for name, one in {**schedules, key: candidate}.items()}
+                return self._fails_with(rows, names, key)
+
+            shrunk = shrink(schedules[key], trial, runs_most=max(0, left))
+            left -= shrunk.runs
+            schedules[key] = shrunk.schedule
+            self._shrunk[key] = shrunk
+
+    def _fails_with(self, rows: Mapping[str, Any], names: frozenset[str], key: str) -> Schedule | None:
+        assert self._smallest is not None, "a failure is made smaller"
+        for world in range(WORLDS):
+            seed = self._smallest.seed + world
+            name = f"smaller-{len(self._results)}"
+            result = self._process(0).ask(self._request(seed, name, schedules=rows))
+            self._results.append(result)
+            if names & set(result.failure.split(", ")):
+                if self._smallest.properties is not result.properties:
+                    self._remove_folder_of(self._smallest)
+                self._smallest = result
+                return Schedule.from_json(json.dumps(result.schedules[key]))
+            self._remove(name)
+        return None
+
+    def _remove_folder_of(self, result: SeedResult) -> None:
+        folder = dict(result.properties).get("harrow.folder")
+        if folder is not None and "/smaller-" in str(folder):
+            shutil.rmtree(Path(str(folder)).parent, ignore_errors=True)
+
+    # -------------------------------------------------------------------------------------- words
+
+    def line(self) -> str:
+        """Say how many seeds ran, and how fast."""
+        cpu_s = sum(result.cpu_s for result in self._results) or 1e-9
+        virtual_s = sum(result.virtual_ms for result in self._results) / 1000
+        wrong = sum(result.outcome in (FAILED, CRASHED) for result in self._results)
+        return (
+            f"{len(self._results)} runs, {wrong} failed, {sum(result.faults for result in self._results)} faults, "
+            f"{virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
+        )
+
+    def explained(self, failed: SeedResult) -> str:
+        """Return the report of the test."""
+        smallest = self._smallest or failed
+        parts = [f"seed {failed.seed}: {failed.line or failed.text}"]
+        if self._said:
+            parts.append(f"harrow: {self._said}")
+        for key, shrunk in self._shrunk.items():
+            found = f"{failed.failure}; {shrunk.summary()}"
+            if not shrunk.schedule.steps:
+                parts.append(f"{key}: {failed.failure} needs no fault of this block")
+                continue
+            name = self._item.originalname or self._item.name
+            parts.append(f"{found}\n\n{pasted_test(name.removeprefix('test_'), shrunk.schedule, found)}")
+        parts.append(smallest.text)
+        parts += [f"{name}\n{body}" for name, body in smallest.sections]
+        page = dict(smallest.properties).get("harrow.page")
+        if page:
+            parts.append(f"the page of this run: {page}")
+        parts.append(f"repeat with: {self._repeat(failed.seed)}")
+        return "\n\n".join(part.rstrip() for part in parts if part)
+
+    def _repeat(self, seed: int) -> str:
+        words = ["pytest", _argument(self._item.config, original_nodeid(self._item))]
+        words += [f"--harrow-seed={seed}", "--harrow-seeds=1", *_given_words(self._item.config)]
+        return shlex.join(words)
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.close()
+
+
+def _readable(processes: Iterable[SeedProcess]) -> list[SeedProcess]:
+    """Wait until one of them has answered; return those that have."""
+    by_descriptor = {process.fileno(): process for process in processes}
+    poll = select.poll()
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll()]
+
+
+def _given_words(config: pytest.Config) -> Iterator[str]:
+    """Yield the options of the command line that the processes of the seeds need too."""
+    for row in declared.OPTIONS:
+        given = config.getoption(row.flag)
+        if row.name in ("brokers", "backend", "defaults", "as_version", "out") and given is not None:
+            yield f"{row.flag}={given}"
+        elif row.name in ("set", "plant"):
+            yield from (f"{row.flag}={pair}" for pair in given or ())
+    yield from _configuration_words(config)
+
+
+class SeedProcess:
+    """A pytest process that runs seeds of one test; it ends when this object is closed, or this process ends."""
+
+    def __init__(self, item: pytest.Function, worker: Worker) -> None:
+        self._own, other = socket.socketpair()
+        config = item.config
+        plugins = getattr(config.option, "plugins", None) or ()
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            original_nodeid(item),
+            f"--rootdir={config.rootpath}",
+            "--import-mode",
+            str(getattr(config.option, "importmode", None) or "prepend"),
+            "-q",
+            "-o",
+            f"harrow_seed={worker.seed}",
+            *(word for name in plugins for word in ("-p", name)),
+            *(["-n", "0"] if config.pluginmanager.hasplugin("xdist") else []),
+            *(["--no-cov"] if config.pluginmanager.hasplugin("_cov") else []),
+            *(["--timeout=0"] if config.pluginmanager.hasplugin("timeout") else []),
+            *(word for word in _given_words(config) if not word.startswith("--rootdir=")),
+        ]
+        environment = {
+            **os.environ,
+            SOCKET: str(other.fileno()),
+            "PYTHONHASHSEED": "0",
+            "AIOKAFKA_NO_EXTENSIONS": "1",  # its extension takes the time from C
+            RUN: worker.run,
+        }
+        with other:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of this run
+                command,
+                cwd=config.rootpath,
+                env=environment,
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_fix_addresses,  # noqa: PLW1509 - before exec, without threads of its own
+            )
+        self._stream = self._own.makefile("rw", encoding="utf-8")
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._own.fileno()
+
+    def ask(self, request: SeedRequest) -> SeedResult:
+        """Run one seed."""
+        self.send(request)
+        return self.receive(request.seed)
+
+    def send(self, request: SeedRequest) -> SeedRequest:
+        """Begin to run one seed."""
+        try:
+            self._stream.write(json.dumps(asdict(request)) + "\n")
+            self._stream.flush()
+        except OSError:
+            self._died()
+        return request
+
+    def receive(self, seed: int) -> SeedResult:
+        """Return the result of the seed that was sent last."""
+        try:
+            line = self._stream.readline()
+        except OSError:
+            line = ""
+        if not line:
+            self._died()
+        result = SeedResult(**json.loads(line))
+        assert result.seed == seed, f"seed {seed} was asked for, and seed {result.seed} ran"
+        return replace(result, properties=[(str(name), value) for name, value in result.properties])
+
+    def _died(self) -> None:
+        self._process.kill()
+        output = self._process.communicate()[0].decode(errors="replace")
+        pytest.fail(f"the process that runs the seeds of this test has ended:\n{output}", pytrace=False)
+
+    def close(self) -> None:
+        """End the process."""
+        self._stream.close()
+        self._own.close()
+        try:
+            self._process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def _fix_addresses() -> None:
+    """Let the process have the same addresses each time, where the kernel allows it (Linux)."""
+    personality = getattr(ctypes.CDLL(None), "personality", None)
+    if personality is not None:
+        personality(NO_RANDOM_ADDRESSES)

@@ -1,0 +1,245 @@
+"""The process that runs the seeds of one simulated test: a pytest of its own, forked for each seed.
+
+`simulated_tests.py` starts it with the fixed hash seed of Python and, where the kernel allows it, without random
+addresses, so that a seed gives the same run in each such process. It collects the test once. Then it reads requests
+(one JSON object a line) and answers each with the result of one run (`SeedResult`): a fork sets up the fixtures, runs
+the test on virtual time, tears down, writes its result into a pipe and ends. Nothing of a run is left for the next.
+
+What may fail: a fork that dies, or takes more than `REAL_MOST_S`, is a result whose outcome is `crashed`.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+from harrow.cluster.errors import HarrowError
+from harrow.cluster.host.programs.fence import FENCE
+from harrow.faults.schedule import Schedule
+
+from ..backends.simulated.process import SimulatedProcess
+from .fixtures import REPLAYS, Replays
+from .repeating import PROPERTY_FAILURE
+from .requested_fixtures import runs_of
+from .workers import WORKER
+
+SOCKET = "HARROW_SIMULATION_SOCKET"
+"""Environment variable: the descriptor from which requests are read."""
+RUN = "HARROW_SIMULATION_RUN"
+"""Environment variable: the name of the run whose folder the runs of seeds are in."""
+REAL_MOST_S = 120.0
+PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
+REPEAT_SECTION = "harrow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedRequest:
+    """One run of the test."""
+
+    seed: int
+    folder: str
+    """Name of the run folder below the folder of the worker."""
+    schedules: Mapping[str, Any] | None = None
+    """By "fixture/block": the JSON of the schedules of the chaos blocks; None: those of the test."""
+    faultless: bool = False
+    """Whether no fault is injected."""
+    windows_ms: list[int] = field(default_factory=list[int])
+    """How long the traffic of each block lasted without faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedResult:
+    """What one run found."""
+
+    seed: int
+    outcome: str
+    failure: str = ""
+    """The forbidden anomalies, or the class of the exception."""
+    text: str = ""
+    """The report of the failed phase, or why the test was skipped."""
+    line: str = ""
+    """The first line of the failure."""
+    sections: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    properties: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
+    schedules: dict[str, Any] = field(default_factory=dict[str, Any])
+    blocks_ms: list[int] = field(default_factory=list[int])
+    virtual_ms: int = 0
+    turns: int = 0
+    cpu_s: float = 0.0
+    trace_sha256: str = ""
+    faults: int = 0
+    """How many faults took effect."""
+
+
+class SimulationServer:
+    """The plugin of the process: it serves requests in place of running the test once."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Serve requests until the socket is closed."""
+        del nextitem
+        gc.collect()
+        gc.freeze()
+        stream = self._socket.makefile("rw", encoding="utf-8")
+        for line in stream:
+            result = _forked(item, SeedRequest(**json.loads(line)))
+            stream.write(json.dumps(asdict(result), default=str) + "\n")
+            stream.flush()
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Run the coroutine of an async test on the virtual loop; a plain function is called by pytest."""
+        if not inspect.iscoroutinefunction(pyfuncitem.obj) or _process is None:
+            return None
+        names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
+        _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+        return True
+
+
+_process: SimulatedProcess | None = None
+"""What the fork runs on."""
+
+
+def _forked(item: pytest.Item, request: SeedRequest) -> SeedResult:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+                pipe.write(json.dumps(asdict(run_seed(item, request)), default=str))
+            code = 0
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+        finally:
+            os._exit(code)
+    os.close(writer)
+    return _received(pid, reader, request.seed)
+
+
+def _received(pid: int, reader: int, seed: int) -> SeedResult:
+    chunks: list[bytes] = []
+    late = False
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    while not late:
+        if not poll.poll(REAL_MOST_S * 1000):
+            late = True
+            os.kill(pid, signal.SIGKILL)
+        elif chunk := os.read(reader, 1 << 16):
+            chunks.append(chunk)
+        else:
+            break
+    os.close(reader)
+    _, status = os.waitpid(pid, 0)
+    if late:
+        text = f"the run took more than {REAL_MOST_S:.0f} s of real time, and was ended"
+        return SeedResult(seed=seed, outcome=CRASHED, failure="crashed", text=text, line=text)
+    try:
+        return SeedResult(**json.loads(b"".join(chunks)))
+    except ValueError:
+        text = f"the process of the run ended with status {status} and gave no result"
+        return SeedResult(seed=seed, outcome=CRASHED, failure="crashed", text=text, line=text)
+
+
+def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
+    """Run the test once in this process, on a world of its own."""
+    global _process
+    gc.disable()
+    worker = item.config.stash[WORKER]
+    worker.seed = request.seed
+    worker.flags = {**worker.flags, "seed": request.seed}
+    schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
+    item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless)
+    began = os.times()
+    _process = process = SimulatedProcess(f"{request.seed}/{item.nodeid}")
+    process.windows_ms = list(request.windows_ms)
+    worker.name, worker.run = request.folder, os.environ.get(RUN, worker.run)
+    with process.running():
+        reports = runtestprotocol(item, nextitem=None, log=False)
+    ended = os.times()
+    result = _result(item, request.seed, reports, process)
+    spent = ended.user - began.user + ended.system - began.system
+    return SeedResult(**{**asdict(result), "cpu_s": spent})
+
+
+def _block(key: str) -> tuple[str, int]:
+    fixture, _, number = key.rpartition("/")
+    return fixture, int(number)
+
+
+def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], process: SimulatedProcess) -> SeedResult:
+    import hashlib
+
+    failed = next((report for report in reports if report.failed), None)
+    skipped = next((report for report in reports if report.skipped), None)
+    shown = failed or skipped or reports[-1]
+    outcome = FAILED if failed else SKIPPED if skipped else PASSED
+    text = "" if outcome == PASSED else shown.longreprtext
+    failure = str(dict(shown.user_properties).get(PROPERTY_FAILURE, "")) if failed else ""
+    line = _line(shown) if failed else ""
+    if FENCE.met and outcome == PASSED:
+        outcome, failure, text = FAILED, "FenceError", "\n".join(map(str, FENCE.met))
+        line = str(FENCE.met[0])
+    runs = runs_of(item)
+    trace = process.world.trace
+    return SeedResult(
+        seed=seed,
+        outcome=outcome,
+        failure=failure or ("error" if outcome == FAILED else ""),
+        text=text,
+        line=line,
+        sections=[(name, body) for name, body in shown.sections if name != REPEAT_SECTION] if failed else [],
+        properties=list(shown.user_properties),
+        schedules={
+            f"{run.name}/{number}": json.loads(schedule.to_json())
+            for run in runs
+            for number, schedule in enumerate(run.schedules)
+        },
+        blocks_ms=process.blocks_ms,
+        virtual_ms=process.world.loop.now_ms - 1_000_000,
+        turns=process.world.loop.turns,
+        trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),
+        faults=sum(
+            1 for run in runs for schedule in run.schedules for step in schedule.steps if step.fired_ms is not None
+        ),
+    )
+
+
+def _line(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    message = str(getattr(crash, "message", "") or report.longreprtext)
+    return message.strip().partition("\n")[0]
+
+
+def descriptor_of_server() -> int | None:
+    """Return the descriptor of the requests, where this process serves them."""
+    text = os.environ.get(SOCKET, "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise HarrowError(f"{SOCKET}={text!r}: expected the number of a descriptor; Harrow sets it itself")
+    return int(text)
+
+
+def folder_of_seed(base: str, seed: int) -> str:
+    """Return the name of the folder of one seed."""
+    return str(Path(base) / f"seed-{seed}")

@@ -1,0 +1,264 @@
+"""Asyncio services of the user's on simulated machines: `harrow.start(billing.main, servers)`.
+
+Owns: `Service`, one service across its incarnations. Each start is a new process on its machine: a new event loop, a new
+coroutine, nothing in memory of the last one. A service ends when its coroutine returns (exit code 0) or raises (exit
+code 1); faults kill, pause and terminate it by its name, as they do programs. `restart` says who starts it again when
+it ended by itself, as a supervisor in production does.
+
+A service that raised, and that nothing restarts, is a finding of the test: its traceback is in `unexpected_ends`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.host.programs import ProgramLoop
+from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
+from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
+
+from ..histories.program_ends import FAULT, ITSELF, TEST, ProgramEnd
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from harrow.cluster.host.programs.event_loop import EnterProgram
+    from harrow.cluster.host.simulated import Machine
+    from harrow.cluster.simulation import SimulatedCluster
+
+Main = Callable[..., Coroutine[Any, Any, object]]
+Restart = Literal["never", "on-failure", "always"]
+RESTARTS = ("never", "on-failure", "always")
+RESTART_MS = 1_000
+"""How long a supervisor waits before it starts a service again."""
+GRACE_S = 15.0
+POLL_S = 0.005
+WORDS_MOST = 12
+KILLED, TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
+
+
+def name_of(main: Main | Coroutine[Any, Any, object]) -> str:
+    """Return the name of a service without one: of its function, or of its file where the function is `main`."""
+    called = getattr(main, "__qualname__", "") or type(main).__name__
+    last = called.rpartition(".")[2].strip("<>")
+    code = getattr(main, "cr_code", None) or getattr(main, "__code__", None)
+    return PurePath(code.co_filename).stem if last in ("main", "run", "lambda") and code is not None else last
+
+
+class Service:
+    """One service on its simulated machine; `Harrow.start` makes it."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: SimulatedCluster,
+        main: Main | Coroutine[Any, Any, object],
+        args: tuple[object, ...],
+        *,
+        enter: EnterProgram,
+        restart: Restart,
+    ) -> None:
+        if restart not in RESTARTS:
+            raise ConfigError(f"harrow.start({name!r}, restart={restart!r}): expected one of {', '.join(RESTARTS)}")
+        self.name = name
+        self._main = main
+        self._args = args
+        self._enter = enter
+        self._restart = restart
+        self._machine: Machine = cluster.client_machine(name)
+        self._world = cluster.world
+        self._loop: ProgramLoop | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._by = ITSELF
+        self._ends: list[ProgramEnd] = []
+        self._tracebacks: list[str] = []
+        self._waited_for = 0
+        self._last_words: tuple[str, ...] = ()
+        self._machine.on_death.append(self._died)
+
+    def __repr__(self) -> str:
+        return f"<Service {self.name!r} {self.state} starts={self.starts}>"
+
+    # ------------------------------------------------------------------------------------- state
+
+    @property
+    def state(self) -> str:
+        """`dead`, `running` or `paused`."""
+        if not self._machine.alive:
+            return DEAD
+        return PAUSED if self._machine.paused else RUNNING
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, paused or not."""
+        return self._machine.alive
+
+    @property
+    def starts(self) -> int:
+        """How often it was started: once, and again by each fault that ended it, and by its `restart`."""
+        return self._machine.network_node.incarnations
+
+    @property
+    def exit_code(self) -> int | None:
+        """How its last start ended: 0, 1 for an exception, 128 + the signal; None while it runs."""
+        return None if self.alive or not self._ends else self._ends[-1].exit_code
+
+    def ends(self) -> list[ProgramEnd]:
+        """Return how each of its starts ended that has ended, in order."""
+        return list(self._ends)
+
+    def died(self, since_ns: int) -> str:
+        """Say how it ended by itself with an exception, where nothing starts it again; empty otherwise."""
+        del since_ns
+        if self.alive or self._restart != "never" or not self._ends or self._waited_for == self.starts:
+            return ""
+        end = self._ends[-1]
+        return f"the service {self.name!r} has ended: {self.last_words()}" if end.by == ITSELF and end.exit_code else ""
+
+    @property
+    def unexpected_ends(self) -> list[str]:
+        """The tracebacks of starts that ended with an exception, and for which no `wait()` has waited."""
+        return [] if self._restart != "never" else list(self._tracebacks)
+
+    # ------------------------------------------------------------------------------ ProgramControl
+
+    def status(self) -> ProcessStatus:
+        """Return its state; its incarnation is the number of its starts."""
+        facts = {} if self.exit_code is None else {"exit_code": self.exit_code}
+        return ProcessStatus(state=self.state, incarnation=self.starts, facts=facts)
+
+    def start(self) -> None:
+        """Start it; nothing happens while it is alive. ConfigError for a coroutine that was started before."""
+        if self._machine.alive:
+            return
+        main = self._main
+        if inspect.iscoroutine(main):
+            if self.starts:
+                raise ConfigError(
+                    f"the service {self.name!r} cannot start again: harrow.start() got a coroutine, which runs once; "
+                    f"give it the function and its arguments: harrow.start({self.name}, …)"
+                )
+            coroutine = main
+        else:
+            coroutine = cast("Main", main)(*self._args)
+        self._by = ITSELF
+        host = self._machine.boot()
+        self._loop = loop = ProgramLoop(host, enter=self._enter)
+        with loop.running():
+            self._task = task = loop.create_task(coroutine, name=self.name)
+            task.add_done_callback(self._main_ended)
+
+    def _main_ended(self, task: asyncio.Task[object]) -> None:
+        if task is not self._task or not self._machine.alive:
+            return
+        error = None if task.cancelled() else task.exception()
+        code = 1 if error is not None or task.cancelled() else 0
+        if error is not None and not isinstance(error, ProcessKilled):
+            text = "".join(traceback.format_exception(error)).rstrip()
+            self._tracebacks.append(f"at {self._world.loop.now_ns / 1e9 - 1000:.3f} s of virtual time:\n{text}")
+            self._last_words = tuple(text.splitlines()[-WORDS_MOST:])
+        self._note_end(code)
+        self._machine.end()
+        if self._restart == "always" or (self._restart == "on-failure" and code):
+            self._world.loop.call_after(None, RESTART_MS * NS_PER_MS, self._restarted)
+
+    def _restarted(self) -> None:
+        if not self.alive and self._by == ITSELF:
+            self.start()
+
+    def _died(self) -> None:
+        if len(self._ends) < self.starts:
+            self._note_end(KILLED)
+
+    def _note_end(self, code: int) -> None:
+        self._ends.append(
+            ProgramEnd(
+                name=self.name,
+                exit_code=code,
+                ended_ns=self._world.loop.now_ns,
+                by=self._by,
+                started_again=False,
+                last_words=self._last_words[-3:],
+            )
+        )
+
+    def kill(self) -> None:
+        """SIGKILL: its memory is lost, its connections are closed by the kernel."""
+        self._by = FAULT
+        self._machine.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM: its handler runs, where it has one; else it dies."""
+        self._by = FAULT
+        self._terminate()
+
+    def _terminate(self) -> None:
+        self._machine.resume()
+        loop = self._loop
+        handler = None if loop is None else loop.signal_handlers.get(signal.SIGTERM)
+        if not self._machine.alive or loop is None:
+            return
+        if handler is None:
+            self._note_end(TERMINATED)
+            self._machine.end()
+        else:
+            call, args = handler
+            loop.call_soon(call, *args)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._machine.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._machine.resume()
+
+    def last_words(self) -> str:
+        """Return its exit code, and the end of its traceback."""
+        code = self.exit_code
+        said = "; its last lines:" + "".join(f"\n  {line}" for line in self._last_words) if self._last_words else ""
+        return f"{'it runs' if code is None else f'exit code {code}'}{said}"
+
+    # ------------------------------------------------------------------------------------ the test
+
+    @property
+    def control(self) -> Service:
+        """The service as faults see it."""
+        return self
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until it has ended; return its exit code. HarrowError when it has not ended in time."""
+        self._await_end(timeout_s)
+        self._waited_for = self.starts
+        self._tracebacks.clear()
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def _await_end(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while self.alive:
+            if time.monotonic() > deadline_s:
+                raise HarrowError(f"the service {self.name!r} has not ended within {timeout_s:g} s of virtual time")
+            time.sleep(POLL_S)
+
+    def close(self) -> list[str]:
+        """End it with the test; return the tracebacks of starts that ended with an exception."""
+        return [f"the service {self.name!r} raised {text}" for text in self.unexpected_ends]
+
+    def stop(self, grace_s: float = GRACE_S) -> int:
+        """End it: SIGTERM, and SIGKILL after `grace_s`; return its exit code."""
+        if self.alive:
+            self._by = TEST
+            self._terminate()
+        try:
+            self._await_end(grace_s)
+        except HarrowError:
+            self._machine.kill()
+        assert self.exit_code is not None
+        return self.exit_code

@@ -1,0 +1,39 @@
+"""What waits see of simulated brokers: their taps, and the logs in memory.
+
+As `from_taps.py`, with one difference: the logs of a simulated cluster are written to files before a verdict only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ClusterError
+
+from ..backends.simulated.replicas import hosted_replicas, leading_replica, log_bytes
+from ..histories.segments import scan_batches
+from .from_taps import FromTaps, readable_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harrow.cluster.ids import TopicPartition
+
+    from ..backends.simulated.cluster import SimulatedRunningCluster
+
+
+class FromSimulation(FromTaps):
+    """`ClusterSeen` of a simulated cluster."""
+
+    def __init__(self, cluster: SimulatedRunningCluster, run: Path) -> None:
+        super().__init__(cluster, run)
+        self._simulated = cluster.simulated
+
+    def count_records(self, where: TopicPartition, first: int, end: int) -> int:
+        """Count the records in the log of the leader."""
+        leader = leading_replica(hosted_replicas(self._simulated, where))
+        if leader is None:
+            raise ClusterError(f"{where} has no leader")
+        data = log_bytes(leader.log)
+        with memoryview(data) as view:
+            rows = list(scan_batches(view, len(data), str(where), 0, last=True, verify=False))
+        return readable_in(rows, first, end)
