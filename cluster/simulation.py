@@ -1,7 +1,8 @@
 """A whole cluster in one process on a virtual clock: the same brokers and registry on simulated machines.
 
 Owns: `SimulatedCluster`, the registry and N brokers on one `World`, and what a supervisor may do to their
-processes. Faults reach it through `harness/backends/simulated/system.py`, as they reach a real cluster through its backend.
+processes. Faults reach it through `harness/backends/simulated/system.py`, as they reach a real cluster through its
+backend.
 
     with SimulatedCluster(brokers=5, seed=7) as cluster:
         cluster.start()

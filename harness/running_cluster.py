@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from .histories.contents import FinalRead
     from .histories.group_states import GroupsAtTheEnd
-    from .topics import Topic
 
 
 def unrecorded_by(cluster: RunningCluster) -> list[str]:
@@ -108,7 +107,9 @@ class RunningBroker(RunningProcess, Protocol):
 class OwnRequests(Protocol):
     """What Harrow itself asks the brokers, for a cluster that Harrow's socket clients cannot reach."""
 
-    def create_topic(self, topic: Topic) -> None:
+    def create_topic(
+        self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, object]
+    ) -> None:
         """Create a topic; HarrowError for one that exists, or that the brokers refuse."""
         ...
 

@@ -70,7 +70,12 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     from .running_cluster import own_requests_of
 
     if (own := own_requests_of(cluster)) is not None:
-        own.create_topic(topic)
+        own.create_topic(
+            topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            config=topic.config,
+        )
     else:
         _create(cluster, topic)
     cluster.topic_created(topic.name)

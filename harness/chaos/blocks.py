@@ -242,12 +242,12 @@ class Chaos:
             raise
 
     async def _virtual_end(self, error: BaseException | None) -> None:
-        """Wait on virtual time until every fault ran to its end, or is healed after an error: no thread waits for it."""
+        """Wait on virtual time until every fault ran to its end, or is healed after an error, without a thread."""
         if error is None:
             self._nemesis.finish_soon()
         else:
             self._nemesis.stop_soon()
-        while self._nemesis.running:
+        while self._nemesis.running:  # noqa: ASYNC110 - it is no event of asyncio's
             await asyncio.sleep(VIRTUAL_POLL_S)
 
     def _heal_after(self, error: BaseException) -> None:

@@ -41,7 +41,7 @@ from ..backends.choice import SIMULATED
 from ..engines import INLINE
 from . import options
 from .attempts import attempt_of, begin_attempt
-from .requested_fixtures import ARGUMENTS, RUNS, harrow_fixtures, runs_of, uses_harrow
+from .requested_fixtures import ARGUMENTS, RUNS, SIMULATED_TEST, harrow_fixtures, runs_of, uses_harrow
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _new_harrow(
 def unused_in(item: pytest.Item) -> list[str]:
     """Return what a test made and did not use, so that it met no fault; each once."""
     found = [text for run in runs_of(item) for text in run.take_unused()]
-    if hasattr(item, "simulated"):
+    if SIMULATED_TEST in item.stash:
         return found
     own_marker = any(mark.name == "harrow" and mark.kwargs for mark in item.own_markers)
     sessions = item.config.stash[WORKER].session_runs.values()

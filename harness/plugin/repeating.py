@@ -65,7 +65,7 @@ def original_nodeid(item: pytest.Item) -> str:
 def repeat_line(item: pytest.Item) -> str:
     """Return the command that repeats this test with the same schedule, for the folder in which pytest was started."""
     config = item.config
-    words = ["pytest", _argument(config, original_nodeid(item))]
+    words = ["pytest", argument_of(config, original_nodeid(item))]
     words += _seed_words(item)
     for row in options.OPTIONS:
         given = config.getoption(row.flag)
@@ -76,14 +76,14 @@ def repeat_line(item: pytest.Item) -> str:
             words.append(f"{row.flag}={given}")
         elif row.name in ("set", "plant"):
             words += [f"{row.flag}={pair}" for pair in given or ()]
-    words += _configuration_words(config)
+    words += configuration_words(config)
     order = getattr(config.option, "randomly_seed", None)
     if config.pluginmanager.hasplugin("randomly") and isinstance(order, int):
         words.append(f"--randomly-seed={order}")
     return shlex.join(words)
 
 
-def _argument(config: pytest.Config, nodeid: str) -> str:
+def argument_of(config: pytest.Config, nodeid: str) -> str:
     """Return a node id, which is relative to the root folder, as an argument in the folder where pytest was started."""
     path, colons, rest = nodeid.partition("::")
     started_in = config.invocation_params.dir
@@ -104,7 +104,7 @@ def _seed_words(item: pytest.Item) -> list[str]:
     return ["-o", f"harrow_seed={item.config.stash[WORKER].seed}"]
 
 
-def _configuration_words(config: pytest.Config) -> list[str]:
+def configuration_words(config: pytest.Config) -> list[str]:
     """Return the options that say which ini file applies, and Harrow's settings of `-o`, except the seed."""
     words: list[str] = []
     if config.option.inifilename:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ..run.harrow_run import HarrowRun
 
 RUNS = pytest.StashKey[list["HarrowRun"]]()
+SIMULATED_TEST = pytest.StashKey[bool]()
+"""Whether the seeds of a test run in processes of their own, and not in this one."""
 ARGUMENTS = "harrow_arguments"
 """Attribute of the function of a Harrow fixture: the arguments of its factory (`fixtures.py`)."""
 

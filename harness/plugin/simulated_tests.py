@@ -1,10 +1,10 @@
 """Tests of the backend `simulated`: the same test over many seeds, each a run on virtual time that repeats exactly.
 
 For each such test this process starts one or more pytest processes that have only that test (`simulation_server.py`),
-and asks them for one seed after the other. Seed 0 runs first without faults: it must pass, and says how long the traffic
-of each chaos block lasts, so that faults can be spread over it. The first seed that fails ends the search: its schedule
-is made smaller by further runs, and the report has the failure, the smallest schedule as a test to paste, the page of
-that run and the command that repeats the seed.
+and asks them for one seed after the other. Seed 0 runs first without faults: it must pass, and says how long the
+traffic of each chaos block lasts, so that faults can be spread over it. The first seed that fails ends the search: its
+schedule is made smaller by further runs, and the report has the failure, the smallest schedule as a test to paste, the
+page of that run and the command that repeats the seed.
 
 The test's fixtures are not set up in this process.
 """
@@ -20,6 +20,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -30,11 +31,11 @@ import pytest
 from harrow.faults.schedule import Schedule
 
 from ..backends.choice import SIMULATED
-from ..search.pasted import pasted_test
+from ..search.pasted import pasted_seed
 from ..search.shrinking import Shrunk, shrink
 from . import options as declared
-from .repeating import _argument, _configuration_words, original_nodeid
-from .requested_fixtures import factory_arguments, uses_harrow
+from .repeating import argument_of, configuration_words, original_nodeid
+from .requested_fixtures import SIMULATED_TEST, factory_arguments, uses_harrow
 from .simulation_server import CRASHED, FAILED, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
 from .workers import WORKER, Worker, folder_name
 
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
 
 PROPERTY_SIMULATED = "harrow.simulated"
 BASELINE_SEED = 0
-SHRINK_RUNS = 60
+SHRINK_RUNS = 40
+RETIMED = (0.3, 0.6, 0.9)
+"""When the faults of a smaller schedule are tried too, as parts of the traffic of the block."""
 WORLDS = 3
 """In how many worlds a smaller schedule is tried before it is given up."""
 NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2)."""
-START_S = 120.0
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 
 
 def is_simulated_test(item: pytest.Item) -> bool:
@@ -72,7 +75,7 @@ class SimulatedTests:
         """Replace what pytest would do with a simulated test."""
         del nextitem
         if isinstance(item, pytest.Function) and is_simulated_test(item):
-            item.simulated = True
+            item.stash[SIMULATED_TEST] = True
             item.setup = _nothing  # type: ignore[method-assign]  # the fixtures are set up where the seeds run
             item.runtest = lambda: run_seeds(item)  # type: ignore[method-assign]
 
@@ -105,7 +108,7 @@ def run_seeds(item: pytest.Function) -> None:
         failed = search.run()
         item.user_properties.append((PROPERTY_SIMULATED, search.line()))
         if failed is not None:
-            item.user_properties += [(name, value) for name, value in failed.properties if name.startswith("harrow.")]
+            item.user_properties += search.properties(failed)
             pytest.fail(search.explained(failed), pytrace=False)
     finally:
         search.close()
@@ -128,6 +131,8 @@ class SeedSearch:
         self._shrunk: dict[str, Shrunk] = {}
         self._smallest: SeedResult | None = None
         self._said = ""
+        self._scratch = Path(tempfile.mkdtemp(prefix="harrow-seeds-", dir=_memory()))
+        """The out folder of runs whose folder is not kept."""
 
     # ------------------------------------------------------------------------------------ running
 
@@ -139,13 +144,15 @@ class SeedSearch:
             pytest.skip(baseline.text)
         if baseline.outcome in (FAILED, CRASHED):
             self._said = "it fails without any fault"
-            return baseline
+            return first.ask(self._request(BASELINE_SEED, "without-faults", kept=True, faultless=True))
         self._remove("without-faults")
         self._windows = baseline.blocks_ms
         failed = self._search()
-        if failed is not None and failed.outcome == FAILED and failed.schedules:
+        if failed is not None and failed.outcome == FAILED:
             self._check_replay(failed)
-            self._shrink(failed)
+            if failed.schedules:
+                self._shrink(failed)
+            self._keep(failed)
         return failed
 
     def _search(self) -> SeedResult | None:
@@ -164,13 +171,10 @@ class SeedSearch:
                 self._results.append(result)
                 if result.outcome in (FAILED, CRASHED):
                     failed.append(result)
-                else:
-                    self._remove(f"seed-{request.seed}")
+                self._remove(f"seed-{request.seed}")
                 if not failed and (seed := next(seeds, None)) is not None:
                     busy[process] = process.send(self._request(seed, f"seed-{seed}"))
         failed.sort(key=lambda result: result.seed)
-        for result in failed[1:]:
-            self._remove(f"seed-{result.seed}")
         return failed[0] if failed else None
 
     def _process(self, number: int) -> SeedProcess:
@@ -178,16 +182,17 @@ class SeedSearch:
             self._processes.append(SeedProcess(self._item, self._worker))
         return self._processes[number]
 
-    def _request(self, seed: int, name: str, **fields: Any) -> SeedRequest:
-        return SeedRequest(seed=seed, folder=f"{self._base}/{name}", windows_ms=self._windows, **fields)
+    def _request(self, seed: int, name: str, *, kept: bool = False, **fields: Any) -> SeedRequest:
+        """`kept`: whether the run folder is to stay."""
+        out = self._worker.out(self._chosen) if kept or self._chosen.keep else self._scratch
+        return SeedRequest(seed=seed, out=str(out), folder=f"{self._base}/{name}", windows_ms=self._windows, **fields)
 
     @property
     def _base(self) -> str:
         return str(Path(self._worker.name) / f"simulated-{folder_name(self._item.nodeid)}")
 
     def _remove(self, name: str) -> None:
-        if not self._chosen.keep:
-            shutil.rmtree(self._worker.run_folder(self._chosen) / self._base / name, ignore_errors=True)
+        shutil.rmtree(self._scratch / self._worker.run / self._base / name, ignore_errors=True)
 
     # ------------------------------------------------------------------------------------ smaller
 
@@ -212,13 +217,32 @@ class SeedSearch:
         for key in list(schedules):
 
             def trial(candidate: Schedule, key: str = key) -> Schedule | None:
-                rows = {name: json.loads(one.to_json()) for name, one in {**schedules, key: candidate}.items()}
-                return self._fails_with(rows, names, key)
+                for tried in self._variants(key, candidate):
+                    rows = {name: json.loads(row.to_json()) for name, row in {**schedules, key: tried}.items()}
+                    if (found := self._fails_with(rows, names, key)) is not None:
+                        return found
+                return None
 
             shrunk = shrink(schedules[key], trial, runs_most=max(0, left))
             left -= shrunk.runs
             schedules[key] = shrunk.schedule
             self._shrunk[key] = shrunk
+
+    def _variants(self, key: str, candidate: Schedule) -> Iterator[Schedule]:
+        """Yield a candidate as it is, and with its faults at other times: what was left out took time."""
+        yield candidate
+        number = int(key.rpartition("/")[2])
+        if not candidate.steps or number >= len(self._windows):
+            return
+        window_ms = self._windows[number]
+        for share in RETIMED:
+            steps = [
+                replace(step, trigger="healed", at_ms=round(window_ms * share / len(candidate.steps)), fired_ms=None)
+                for step in candidate.steps
+                if not step.after
+            ]
+            if len(steps) == len(candidate.steps):
+                yield replace(candidate, steps=tuple(steps))
 
     def _fails_with(self, rows: Mapping[str, Any], names: frozenset[str], key: str) -> Schedule | None:
         assert self._smallest is not None, "a failure is made smaller"
@@ -227,18 +251,20 @@ class SeedSearch:
             name = f"smaller-{len(self._results)}"
             result = self._process(0).ask(self._request(seed, name, schedules=rows))
             self._results.append(result)
+            self._remove(name)
             if names & set(result.failure.split(", ")):
-                if self._smallest.properties is not result.properties:
-                    self._remove_folder_of(self._smallest)
                 self._smallest = result
                 return Schedule.from_json(json.dumps(result.schedules[key]))
-            self._remove(name)
         return None
 
-    def _remove_folder_of(self, result: SeedResult) -> None:
-        folder = dict(result.properties).get("harrow.folder")
-        if folder is not None and "/smaller-" in str(folder):
-            shutil.rmtree(Path(str(folder)).parent, ignore_errors=True)
+    def _keep(self, failed: SeedResult) -> None:
+        """Run the smallest failure once more, in the out folder of the user."""
+        smallest = self._smallest or failed
+        schedules = smallest.schedules if self._smallest is not None else None
+        request = self._request(smallest.seed, f"seed-{smallest.seed}", kept=True, schedules=schedules)
+        again = self._process(0).ask(request)
+        if again.outcome == FAILED:
+            self._smallest = again
 
     # -------------------------------------------------------------------------------------- words
 
@@ -252,6 +278,11 @@ class SeedSearch:
             f"{virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
         )
 
+    def properties(self, failed: SeedResult) -> list[tuple[str, object]]:
+        """Return what the reports of pytest show of the failure: the verdict, its page."""
+        smallest = self._smallest or failed
+        return [(name, value) for name, value in smallest.properties if name.startswith("harrow.")]
+
     def explained(self, failed: SeedResult) -> str:
         """Return the report of the test."""
         smallest = self._smallest or failed
@@ -264,7 +295,8 @@ class SeedSearch:
                 parts.append(f"{key}: {failed.failure} needs no fault of this block")
                 continue
             name = self._item.originalname or self._item.name
-            parts.append(f"{found}\n\n{pasted_test(name.removeprefix('test_'), shrunk.schedule, found)}")
+            text = pasted_seed(name.removeprefix("test_"), smallest.seed, shrunk.schedule, found)
+            parts.append(f"{found}\n\n{text}")
         parts.append(smallest.text)
         parts += [f"{name}\n{body}" for name, body in smallest.sections]
         page = dict(smallest.properties).get("harrow.page")
@@ -274,7 +306,7 @@ class SeedSearch:
         return "\n\n".join(part.rstrip() for part in parts if part)
 
     def _repeat(self, seed: int) -> str:
-        words = ["pytest", _argument(self._item.config, original_nodeid(self._item))]
+        words = ["pytest", argument_of(self._item.config, original_nodeid(self._item))]
         words += [f"--harrow-seed={seed}", "--harrow-seeds=1", *_given_words(self._item.config)]
         return shlex.join(words)
 
@@ -282,6 +314,12 @@ class SeedSearch:
         """End the processes."""
         for process in self._processes:
             process.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _memory() -> str | None:
+    """Return a folder in memory; None where there is none."""
+    return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
 
 
 def _readable(processes: Iterable[SeedProcess]) -> list[SeedProcess]:
@@ -301,7 +339,7 @@ def _given_words(config: pytest.Config) -> Iterator[str]:
             yield f"{row.flag}={given}"
         elif row.name in ("set", "plant"):
             yield from (f"{row.flag}={pair}" for pair in given or ())
-    yield from _configuration_words(config)
+    yield from configuration_words(config)
 
 
 class SeedProcess:

@@ -10,7 +10,10 @@ What may fail: a fork that dies, or takes more than `REAL_MOST_S`, is a result w
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -19,8 +22,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,8 @@ class SeedRequest:
     """One run of the test."""
 
     seed: int
+    out: str
+    """The out folder of the run."""
     folder: str
     """Name of the run folder below the folder of the worker."""
     schedules: Mapping[str, Any] | None = None
@@ -82,6 +87,8 @@ class SeedResult:
     trace_sha256: str = ""
     faults: int = 0
     """How many faults took effect."""
+    modules: list[str] = field(default_factory=list[str])
+    """What a run without faults imported: the process imports it for all later runs."""
 
 
 class SimulationServer:
@@ -94,11 +101,12 @@ class SimulationServer:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Serve requests until the socket is closed."""
         del nextitem
-        gc.collect()
-        gc.freeze()
         stream = self._socket.makefile("rw", encoding="utf-8")
+        _prepare(item.config.rootpath, ())
         for line in stream:
             result = _forked(item, SeedRequest(**json.loads(line)))
+            if result.modules:
+                _prepare(item.config.rootpath, result.modules)
             stream.write(json.dumps(asdict(result), default=str) + "\n")
             stream.flush()
         return True
@@ -108,13 +116,37 @@ class SimulationServer:
         """Run the coroutine of an async test on the virtual loop; a plain function is called by pytest."""
         if not inspect.iscoroutinefunction(pyfuncitem.obj) or _process is None:
             return None
-        names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
+        source: Any = pyfuncitem
+        names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
         _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
         return True
 
 
 _process: SimulatedProcess | None = None
 """What the fork runs on."""
+
+
+def _prepare(root: Path, modules: Iterable[str]) -> None:
+    """Import what each run would import, except modules of the user's project; then keep the memory as it is."""
+    for name in modules:
+        found = sys.modules.get(name)
+        if found is None and not _is_of_project(name, root):
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _is_of_project(name: str, root: Path) -> bool:
+    try:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        return True
+    origin = None if spec is None else spec.origin
+    if origin is None or origin in ("built-in", "frozen"):
+        return spec is None
+    path = Path(origin)
+    return path.is_relative_to(root) and "site-packages" not in path.parts
 
 
 def _forked(item: pytest.Item, request: SeedRequest) -> SeedResult:
@@ -166,19 +198,22 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     gc.disable()
     worker = item.config.stash[WORKER]
     worker.seed = request.seed
-    worker.flags = {**worker.flags, "seed": request.seed}
+    worker.flags = {**worker.flags, "seed": request.seed, "out": Path(request.out)}
+    known = set(sys.modules)
     schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
     item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless)
     began = os.times()
-    _process = process = SimulatedProcess(f"{request.seed}/{item.nodeid}")
+    _process = process = SimulatedProcess(request.seed)
     process.windows_ms = list(request.windows_ms)
     worker.name, worker.run = request.folder, os.environ.get(RUN, worker.run)
     with process.running():
         reports = runtestprotocol(item, nextitem=None, log=False)
     ended = os.times()
-    result = _result(item, request.seed, reports, process)
-    spent = ended.user - began.user + ended.system - began.system
-    return SeedResult(**{**asdict(result), "cpu_s": spent})
+    return replace(
+        _result(item, request.seed, reports, process),
+        cpu_s=ended.user - began.user + ended.system - began.system,
+        modules=[name for name in sys.modules if name not in known] if request.faultless else [],
+    )
 
 
 def _block(key: str) -> tuple[str, int]:
@@ -218,9 +253,7 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         virtual_ms=process.world.loop.now_ms - 1_000_000,
         turns=process.world.loop.turns,
         trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),
-        faults=sum(
-            1 for run in runs for schedule in run.schedules for step in schedule.steps if step.fired_ms is not None
-        ),
+        faults=sum(step.fired_ms is not None for run in runs for schedule in run.schedules for step in schedule.steps),
     )
 
 

@@ -1,9 +1,9 @@
 """Asyncio services of the user's on simulated machines: `harrow.start(billing.main, servers)`.
 
-Owns: `Service`, one service across its incarnations. Each start is a new process on its machine: a new event loop, a new
-coroutine, nothing in memory of the last one. A service ends when its coroutine returns (exit code 0) or raises (exit
-code 1); faults kill, pause and terminate it by its name, as they do programs. `restart` says who starts it again when
-it ended by itself, as a supervisor in production does.
+Owns: `Service`, one service across its incarnations. Each start is a new process on its machine: a new event loop, a
+new coroutine, nothing in memory of the last one. A service ends when its coroutine returns (exit code 0) or raises
+(exit code 1); faults kill, pause and terminate it by its name, as they do programs. `restart` says who starts it again
+when it ended by itself, as a supervisor in production does.
 
 A service that raised, and that nothing restarts, is a finding of the test: its traceback is in `unexpected_ends`.
 """
@@ -15,6 +15,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -23,7 +24,7 @@ from harrow.cluster.host.programs import ProgramLoop
 from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
 from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
 
-from ..histories.program_ends import FAULT, ITSELF, TEST, ProgramEnd
+from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
 
 if TYPE_CHECKING:
     import asyncio
@@ -75,7 +76,7 @@ class Service:
         self._world = cluster.world
         self._loop: ProgramLoop | None = None
         self._task: asyncio.Task[object] | None = None
-        self._by = ITSELF
+        self._by: By = ITSELF
         self._ends: list[ProgramEnd] = []
         self._tracebacks: list[str] = []
         self._waited_for = 0
@@ -111,7 +112,7 @@ class Service:
 
     def ends(self) -> list[ProgramEnd]:
         """Return how each of its starts ended that has ended, in order."""
-        return list(self._ends)
+        return [replace(end, started_again=number < self.starts) for number, end in enumerate(self._ends, 1)]
 
     def died(self, since_ns: int) -> str:
         """Say how it ended by itself with an exception, where nothing starts it again; empty otherwise."""
@@ -144,7 +145,7 @@ class Service:
                     f"the service {self.name!r} cannot start again: harrow.start() got a coroutine, which runs once; "
                     f"give it the function and its arguments: harrow.start({self.name}, …)"
                 )
-            coroutine = main
+            coroutine: Coroutine[Any, Any, object] = main
         else:
             coroutine = cast("Main", main)(*self._args)
         self._by = ITSELF

@@ -255,9 +255,9 @@ class Harrow:
         """Start an asyncio service on a machine of its own, in a simulation (`backend="simulated"`).
 
         `main`: a function that returns a coroutine, called with `args` at each start, or a coroutine, which can start
-        once. `name`: what faults call it, `kill_program("billing")`; by default the name of the function, or of its file
-        where the function is called `main`. `restart`: "never", "on-failure" or "always": what its supervisor does a
-        second after it ended by itself. A service that raises, and that nothing restarts, fails the test.
+        once. `name`: what faults call it, `kill_program("billing")`; by default the name of the function, or of the
+        file of a `main`. `restart`: "never", "on-failure" or "always": what its supervisor does a second after it ended
+        by itself. A service that raises, and that nothing restarts, fails the test.
         """
         return self._run.start(main, args, name, restart)
 

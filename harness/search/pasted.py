@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import pprint
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from harrow import faults
@@ -43,6 +44,21 @@ def pasted_test(name: str, schedule: Schedule, found: str) -> str:
         "    ...  # the topics of your test\n"
         "    with harrow.chaos(schedule=SCHEDULE) as chaos:\n"
         "        ...  # the code under test\n"
+        "    harrow.verify(...)  # as in your test\n"
+    )
+
+
+def pasted_seed(name: str, seed: int, schedule: Schedule, found: str) -> str:
+    """Return a simulated test of the user's code with this seed and schedule: the same run each time."""
+    plain = replace(schedule, run={}, notes={})
+    return (
+        f"import pytest\n{schedule_text(plain)}\n\n"
+        f'@pytest.mark.harrow(backend="simulated", seed={seed}, seeds=1)\n'
+        f"async def test_{name}(harrow):\n"
+        f'    """{found}"""\n'
+        "    ...  # the topics and services of your test\n"
+        "    async with harrow.chaos(schedule=SCHEDULE):\n"
+        "        ...  # its traffic\n"
         "    harrow.verify(...)  # as in your test\n"
     )
 

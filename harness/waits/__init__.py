@@ -21,7 +21,7 @@ from .conditions import Assigned, CaughtUp, Led, Records, Requested, Requests, n
 from .wait_loop import TIMEOUT_S, check_timeout, looking, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator
+    from collections.abc import Callable, Collection, Generator
     from pathlib import Path
 
     from ..programs.of_run import WatchedPrograms
@@ -80,7 +80,7 @@ class Waits:
     @contextlib.contextmanager
     def _looks(
         self, condition: Condition, timeout_s: float, stopped: threading.Event
-    ) -> Iterator[Generator[float, None, int]]:
+    ) -> Generator[Generator[float, None, int]]:
         from ..topics import not_running
 
         cluster = self._cluster()

@@ -1,9 +1,9 @@
 """Waits for a condition until a deadline, until a program of the test has died, or until the waiter is cancelled.
 
-Owns: `looking` and `wait_for`, and the words of their errors. A look that fails (a broker that does not respond now) is a look that
-found nothing: the last such error is in the message. The pause between two looks is at least that of what is looked at,
-and four times as long as the look took, so that a wait takes a fifth of a CPU at most. A long wait is noted
-(`harrow.cluster.wait_notes`).
+Owns: `looking` and `wait_for`, and the words of their errors. A look that fails (a broker that does not respond now) is
+a look that found nothing: the last such error is in the message. The pause between two looks is at least that of what
+is looked at, and four times as long as the look took, so that a wait takes a fifth of a CPU at most. A long wait is
+noted (`harrow.cluster.wait_notes`).
 """
 
 from __future__ import annotations

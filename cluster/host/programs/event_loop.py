@@ -2,8 +2,8 @@
 
 Owns: the callbacks that are ready, in asyncio's order; the timers, on virtual time; the program's connections. Nothing
 runs by itself: the world's loop calls one turn after another, and in each turn the callbacks run that were ready when
-it began, as asyncio runs them. The seed decides how long a turn takes and when frames arrive, so it decides which of two
-events a program sees first; callbacks that are ready at the same time keep asyncio's order, which programs rely on.
+it began, as asyncio runs them. The seed decides how long a turn takes and when frames arrive, so it decides which of
+two events a program sees first; callbacks that are ready at the same time keep asyncio's order, which programs rely on.
 
 A program that blocks its loop (`time.sleep`, a call that waits) blocks this loop only: the world goes on meanwhile
 (`block`), and what is due runs afterwards.
@@ -22,11 +22,12 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from ..seam import Link, Peer
 from .fence import FENCE, FenceError
 from .ordered import OrderedFuture, OrderedTask
+from .refused_calls import RefusedCalls
 from .transports import LinkTransport
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..simulated.loop import SimTimer
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LOOPBACK = "127.0.0.1"
 LOCAL_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
@@ -67,7 +69,7 @@ class ProgramTimer(asyncio.TimerHandle):
         super().cancel()
 
 
-class ProgramLoop(asyncio.AbstractEventLoop):
+class ProgramLoop(RefusedCalls):
     """The loop of one incarnation of a program."""
 
     def __init__(self, host: SimHost, *, enter: EnterProgram | None = None) -> None:
@@ -154,7 +156,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
 
     # -------------------------------------------------------------------------- callbacks, timers
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context = None) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context = None) -> asyncio.Handle:
         """Run the callback in the next turn."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -162,19 +164,19 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context = None
     ) -> asyncio.Handle:
         """Run the callback in the next turn: there are no threads here."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context = None
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context = None
     ) -> asyncio.TimerHandle:
         """Run the callback after `delay` seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context = None
     ) -> asyncio.TimerHandle:
         """Run the callback when `time()` is `when`."""
         timer = ProgramTimer(when, callback, args, self, context)
@@ -220,7 +222,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         """Return the factory; None without."""
         return self._task_factory
 
-    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run a function as a thread would, at a later time: as a whole, in one instant."""
         del executor
         future: asyncio.Future[T] = self.create_future()
@@ -228,7 +230,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         self.call_later((low + (high - low) * self._random.random()) / 1000, self._run_function, future, func, args)
         return future
 
-    def _run_function(self, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
+    def _run_function(self, future: asyncio.Future[T], func: Callable[[*Ts], T], args: tuple[*Ts]) -> None:
         if future.cancelled():
             return
         try:
@@ -244,7 +246,14 @@ class ProgramLoop(asyncio.AbstractEventLoop):
     # ------------------------------------------------------------------------------- connections
 
     async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - asyncio's name
+        proto: int = 0,
+        flags: int = 0,
     ) -> list[Any]:
         """Resolve a name of this machine."""
         del family, type, proto, flags
@@ -317,7 +326,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
 
     # ------------------------------------------------------------------------ signals, exceptions
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(self, sig: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call the callback at a signal that a fault, or the test, sends to the program."""
         self.signal_handlers[int(sig)] = (callback, args)
 
@@ -377,23 +386,6 @@ class ProgramLoop(asyncio.AbstractEventLoop):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no thread."""
         del timeout
-
-    def _refuse(self, name: str) -> NoReturn:
-        raise FENCE.refuse(f"loop.{name}: a simulated loop does not have it")
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name in _OUTSIDE:
-            raise FENCE.refuse(f"loop.{name}: a simulated loop does not have it")
-        return found
-
-
-_OUTSIDE = frozenset(
-    name
-    for name, member in vars(asyncio.AbstractEventLoop).items()
-    if not name.startswith("_") and callable(member) and name not in vars(ProgramLoop)
-)
-"""What an event loop has, and this one does not."""
 
 
 def _fail(waiting: asyncio.Future[Any], error: BaseException) -> None:

@@ -9,6 +9,7 @@ May fail: an audit hook stays until its process ends, so a fence is raised in a 
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class Fence:
             self.check("_thread.start_new_thread", thread.name)
             thread_start(thread)
 
-        threading.Thread.start = start  # type: ignore[method-assign]
+        setattr(threading.Thread, "start", start)  # noqa: B010 - for type checkers, a method is no variable
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event in REFUSED:
@@ -82,19 +83,20 @@ class Fence:
 
 def _called_by_harrow() -> bool:
     """Whether the call comes from Harrow's own code, such as a verdict that the test asks for."""
-    frame = sys._getframe(2)  # noqa: SLF001 - how a module finds its caller
+    frame = inspect.currentframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         top = name.partition(".")[0]
         if name != __name__ and top not in sys.stdlib_module_names:
             return top == "harrow"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
 def _shown(args: object) -> str:
     if isinstance(args, tuple):
-        return "(" + ", ".join(repr(arg)[:100] for arg in args if not _is_socket(arg)) + ")"
+        words: tuple[object, ...] = args  # pyright: ignore[reportUnknownVariableType] - of any call
+        return "(" + ", ".join(repr(word)[:100] for word in words if not _is_socket(word)) + ")"
     return f"({args!r})"
 
 

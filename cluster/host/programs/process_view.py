@@ -1,8 +1,8 @@
 """What the code of simulated programs sees of its process: clocks, random numbers, the process id.
 
-Owns: `ProcessView`. Within `installed()` every clock of Python shows virtual time, that of the machine whose program runs
-(`enter`), and every source of random numbers derives from the seed: `random`, `os.urandom`, `secrets`, `uuid`. Outside of
-a program the clocks show the world's time. `time.sleep` blocks the loop of the program that calls it.
+Owns: `ProcessView`. Within `installed()` every clock of Python shows virtual time, that of the machine whose program
+runs (`enter`), and every source of random numbers derives from the seed: `random`, `os.urandom`, `secrets`, `uuid`.
+Outside of a program the clocks show the world's time. `time.sleep` blocks the loop of the program that calls it.
 
 `time_machine` replaces the clocks of C code (`time.time`, `datetime.now`, …); it has no monotonic clock, which is
 replaced here, also in modules that imported the function by its name.
@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import time_machine
 
@@ -40,6 +40,14 @@ STUCK_MS = 24 * 3_600_000
 """How long a program that was paused while it slept may stay paused."""
 
 
+class MovableTime(Protocol):
+    """What `time_machine` shows."""
+
+    def move_to(self, destination: float) -> None:
+        """Show this time, in seconds since 1970."""
+        ...
+
+
 class ProcessView:
     """The clocks and random numbers of this process, for the programs of one world."""
 
@@ -47,7 +55,7 @@ class ProcessView:
         self._world = world
         self._random = world.rng("process")
         self._current: ProgramLoop | None = None
-        self._traveller: time_machine.Traveller | None = None
+        self._traveller: MovableTime | None = None
 
     def enter(self, loop: ProgramLoop) -> Callable[[], None]:
         """Show the clocks of a program's machine; the result shows again what was shown before."""
@@ -156,7 +164,7 @@ def _imported(replaced: dict[object, object]) -> Iterator[tuple[object, str, obj
     """Yield what to set in modules that imported a function by its name; not in Python's own and in Harrow's."""
     for module_name, module in list(sys.modules.items()):
         top = module_name.partition(".")[0]
-        if module is None or top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
+        if top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
             continue
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if callable(value) and type(value) is _BUILTIN and value in replaced:

@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..seam import CLOSED_BY_PEER, Link
-
-if TYPE_CHECKING:
-    from .event_loop import ProgramLoop
 
 SIZE = struct.Struct(">i")
 
@@ -46,7 +43,9 @@ class FrameCutter:
 class LinkTransport(asyncio.Transport):
     """One open connection of a program."""
 
-    def __init__(self, loop: ProgramLoop, link: Link, peer: tuple[str, int], own: tuple[str, int]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, link: Link, peer: tuple[str, int], own: tuple[str, int]
+    ) -> None:
         super().__init__({"peername": peer, "sockname": own, "socket": None, "sslcontext": None, "ssl_object": None})
         self._loop = loop
         self._link = link

@@ -8,7 +8,7 @@ brokers into real files while they run (`<folder>/broker-N/tap.*`). The replicas
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from harrow.cluster.planting import Plant
 from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
 from harrow.cluster.view import ClusterView, parse
 
+from ...engines import PREALLOCATED
 from .requests import SimulatedRequests
 
 POLL_S = 0.005
@@ -106,7 +107,7 @@ class SimulatedRunningCluster(DescribedCluster):
             node: SimulatedNode(process, folder / broker_name(node), ports[node])
             for node, process in simulated.brokers.items()
         }
-        self.own_requests = SimulatedRequests(self, simulated)
+        self.own_requests = SimulatedRequests(self, simulated, self.export)
         self._exported_events = 0
 
     @property
@@ -158,14 +159,16 @@ class SimulatedRunningCluster(DescribedCluster):
 
     # -------------------------------------------------------------------------------- the files
 
-    def export(self) -> None:
-        """Write the logs of all replicas and the traces into the cluster's folder."""
+    def export(self, topics: Collection[str]) -> None:
+        """Write the logs of all replicas of these topics, and the traces, into the cluster's folder."""
         for node, process in self.simulated.brokers.items():
             disk, name = process.machine.disk, broker_name(node)
             for path, data in disk.contents(f"/{name}/"):
-                target = self.folder / path.lstrip("/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(data)
+                log, _, file = path[1:].rpartition("/")
+                if log.rpartition("/")[2].rpartition("-")[0] in topics and not file.endswith(PREALLOCATED):
+                    target = self.folder / log
+                    target.mkdir(parents=True, exist_ok=True)
+                    (target / file).write_bytes(data)
         self._export_traces()
 
     def _export_traces(self) -> None:

@@ -1,7 +1,7 @@
 """A schedule on virtual time: what `faults/background.py` does in a thread, on the loop of a simulated world.
 
-Owns: `VirtualNemesis`, which has the methods of `BackgroundNemesis`. Its waits are `time.sleep`, so they let the world go
-on. `faults.jsonl` has the same rows, with virtual times.
+Owns: `VirtualNemesis`, which has the methods of `BackgroundNemesis`. Its waits are `time.sleep`, so they let the world
+go on. `faults.jsonl` has the same rows, with virtual times.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def current() -> SimulatedProcess:
     """Return what this process runs on; ConfigError where nothing is simulated."""
     if _current is None:
         raise ConfigError(
-            "the backend simulated needs a process of its own for each seed, which pytest's plugin makes: mark the test "
-            'with @pytest.mark.harrow(backend="simulated", seeds=100)'
+            "the backend simulated needs a process of its own for each seed, which pytest's plugin makes: mark the "
+            'test with @pytest.mark.harrow(backend="simulated", seeds=100)'
         )
     return _current
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from harrow.cluster.simulation import SimulatedCluster
 
-    from ...topics import Topic
-    from .cluster import SimulatedRunningCluster
+    from ...running_cluster import RunningCluster
 
 T = TypeVar("T")
 CLIENT = "harrow"
@@ -95,12 +94,16 @@ class ReadRecord:
 class SimulatedRequests:
     """Requests of Harrow's own to one simulated cluster."""
 
-    def __init__(self, cluster: SimulatedRunningCluster, simulated: SimulatedCluster) -> None:
+    def __init__(
+        self, cluster: RunningCluster, simulated: SimulatedCluster, export: Callable[[Sequence[str]], None]
+    ) -> None:
+        """`export`: writes the files of the cluster that a verdict on these topics reads."""
         self._cluster = cluster
+        self._export = export
         self._simulated = simulated
         self._client: WireClient | None = None
 
-    def _ask(self, coroutine_of: Any, what: str) -> Any:
+    def _ask(self, coroutine_of: Callable[[WireClient], Coroutine[Any, Any, Any]], what: str) -> Any:
         """Run a coroutine of the client to its end."""
         if self._client is None:
             self._client = WireClient(self._simulated.client(CLIENT), CLIENT, self._simulated.bootstrap)
@@ -121,24 +124,26 @@ class SimulatedRequests:
 
     # ----------------------------------------------------------------------------------- topics
 
-    def create_topic(self, topic: Topic) -> None:
+    def create_topic(
+        self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, object]
+    ) -> None:
         """Create a topic; HarrowError for one that exists, or that the brokers refuse."""
         fields = {
-            "name": topic.name,
-            "num_partitions": topic.partitions,
-            "replication_factor": topic.replication_factor,
-            "configs": [{"name": name, "value": setting_text(value)} for name, value in topic.config.items()],
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "configs": [{"name": key, "value": setting_text(value)} for key, value in config.items()],
         }
         request = client_request(ApiKey.CREATE_TOPICS, CREATE_VERSION, topics=[fields], timeout=5_000)
-        response = self._ask(lambda client: client.ask_any_broker(request), f"topic {topic.name} to be created")
+        response = self._ask(lambda client: client.ask_any_broker(request), f"topic {name} to be created")
         code, message = response.topics[0].error_code, response.topics[0].error_message
         if code is ErrorCode.topic_already_exists:
             raise HarrowError(
-                f"topic {topic.name} could not be created: it exists, and its records are not this test's; choose "
+                f"topic {name} could not be created: it exists, and its records are not this test's; choose "
                 "another name, or delete it first"
             )
         if code is not ErrorCode.none:
-            raise HarrowError(f"topic {topic.name} could not be created: {code.name}: {message}")
+            raise HarrowError(f"topic {name} could not be created: {code.name}: {message}")
 
     def topic_exists(self, name: str) -> bool:
         """Whether the cluster has a topic."""
@@ -173,9 +178,9 @@ class SimulatedRequests:
     def read_all(
         self, topics: Sequence[str], folder: Path, *, contents: bool, logs: Mapping[tuple[str, int], str] | None
     ) -> list[FinalRead]:
-        """Write the files of the cluster (`export`), and write what the leaders' logs have into a history in `folder`, as `clients.final_read.read_all` does."""
+        """Write the files of the cluster (`export`), and what the leaders' logs have into a history in `folder`."""
         del logs  # the objects of the brokers have them
-        self._cluster.export()
+        self._export(topics)
         done: list[FinalRead] = []
         kept = ContentsWriter(folder) if contents else None
         with HistoryWriter(folder, process="drain") as history:
