@@ -269,6 +269,8 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     )
     run = run_of(harrow)
     run.replays = replays.of_fixture(name)
+    if chosen.backend == SIMULATED and not chosen.keep:
+        run.draw_invalid_only()
     run.made.on_verdict(lambda verdict: _record(worker, run, verdict))
     _begin(item, run)
     try:

@@ -31,6 +31,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.host.programs.fence import FENCE
+from harrow.cluster.host.programs.process_view import note_imports
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated.process import SimulatedProcess
@@ -133,6 +134,7 @@ def _prepare(root: Path, modules: Iterable[str]) -> None:
         if found is None and not _is_of_project(name, root):
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+    note_imports()
     gc.collect()
     gc.freeze()
 

@@ -147,6 +147,10 @@ class HarrowRun:
     def repeat(self, command: str) -> None:
         self._verifier.repeat = command
 
+    def draw_invalid_only(self) -> None:
+        """Draw no page of a valid verdict: for runs whose folder is removed."""
+        self._verifier.draws_valid = False
+
     def begin_test(self, *seed_names: str) -> None:
         """Begin another test on the same cluster: random values from now on derive from `seed_names`."""
         self._seed = child_seed(self.seed, *seed_names)

@@ -68,6 +68,8 @@ class RunVerifier:
         """The command that repeats the run; the report shows it."""
         self.converge_timeout_s = converge_timeout_s
         """How long a verdict waits for the cluster to converge."""
+        self.draws_valid = True
+        """Whether a valid verdict has a page too."""
 
     def prepare(self) -> None:
         """Start Spark in the background when it is needed: a verdict will be requested."""
@@ -127,7 +129,7 @@ class RunVerifier:
 
     def _written(self, verdict: Verdict, number: int) -> Verdict:
         verdict.write(self._folder / run_folder.numbered(run_folder.VERDICT, number))
-        return self._draw(verdict, number)
+        return verdict if verdict.valid and not self.draws_valid else self._draw(verdict, number)
 
     def _bring_to_rest(self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""

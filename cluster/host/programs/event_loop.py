@@ -108,32 +108,42 @@ class ProgramLoop(RefusedCalls):
         if self._blocked:
             return  # `block` plans a turn when it ends
         ready, incarnation = self._ready, self._incarnation
-        with self.running():
+        leave = self._begin()
+        try:
             for _ in range(len(ready)):
                 if not incarnation.running:
                     break
                 handle = ready.popleft()
                 if not handle.cancelled():
                     handle._run()  # noqa: SLF001 - how asyncio's own loops run a handle
+        finally:
+            leave()
         if ready:
             self._wake()
 
     @contextmanager
     def running(self) -> Generator[None]:
         """Run code as the program's: asyncio has this loop, and clocks are this machine's."""
-        before, after = events._get_running_loop(), _nothing  # noqa: SLF001 - as asyncio's own loops
-        fenced, FENCE.on = FENCE.on, True
-        task = _swapped_task(before, None)
-        events._set_running_loop(self)  # noqa: SLF001
-        if self._enter is not None:
-            after = self._enter(self)
+        leave = self._begin()
         try:
             yield
         finally:
+            leave()
+
+    def _begin(self) -> Callable[[], None]:
+        before = events._get_running_loop()  # noqa: SLF001 - as asyncio's own loops
+        fenced, FENCE.on = FENCE.on, True
+        task = _swapped_task(before, None)
+        events._set_running_loop(self)  # noqa: SLF001
+        after = _nothing if self._enter is None else self._enter(self)
+
+        def leave() -> None:
             after()
             events._set_running_loop(before)  # noqa: SLF001
             _swapped_task(before, task)
             FENCE.on = fenced
+
+        return leave
 
     @contextmanager
     def blocked(self) -> Generator[None]:

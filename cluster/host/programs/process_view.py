@@ -55,6 +55,7 @@ class ProcessView:
         self._world = world
         self._random = world.rng("process")
         self._current: ProgramLoop | None = None
+        self._shown_ns = -1
         self._traveller: MovableTime | None = None
 
     def enter(self, loop: ProgramLoop) -> Callable[[], None]:
@@ -64,13 +65,16 @@ class ProcessView:
 
         def leave() -> None:
             self._current = before
-            self._show()
+            if before is not None:  # else the next program that runs, or `sleep`, shows another time
+                self._show()
 
         return leave
 
     def _show(self) -> None:
-        if self._traveller is not None:
-            self._traveller.move_to(self._wall_ns() / 1e9)
+        wall_ns = self._wall_ns()
+        if self._traveller is not None and wall_ns != self._shown_ns:
+            self._shown_ns = wall_ns
+            self._traveller.move_to(wall_ns / 1e9)
 
     def _wall_ns(self) -> int:
         rest = self._world.loop.now_ns % NS_PER_MS
@@ -160,15 +164,35 @@ def _stop_traveller() -> None:
     time_machine.travel(0).stop()
 
 
+_seen: dict[str, list[tuple[object, str, object]]] = {}
+"""What modules imported by name, as of the last `note_imports`."""
+
+
+def note_imports() -> None:
+    """Look into all modules now, so that `installed` need not: before a process is forked for each seed."""
+    for module_name, module in list(sys.modules.items()):
+        _seen[module_name] = list(_clocks_in(module_name, module))
+
+
 def _imported(replaced: dict[object, object]) -> Iterator[tuple[object, str, object]]:
     """Yield what to set in modules that imported a function by its name; not in Python's own and in Harrow's."""
     for module_name, module in list(sys.modules.items()):
-        top = module_name.partition(".")[0]
-        if top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
-            continue
-        for name, value in list(getattr(module, "__dict__", {}).items()):
-            if callable(value) and type(value) is _BUILTIN and value in replaced:
-                yield module, name, replaced[value]
+        if module_name not in _seen:
+            _seen[module_name] = list(_clocks_in(module_name, module))
+        for owner, name, value in _seen[module_name]:
+            if getattr(owner, name, None) is value and value in replaced:
+                yield owner, name, replaced[value]
 
 
+def _clocks_in(module_name: str, module: object) -> Iterator[tuple[object, str, object]]:
+    top = module_name.partition(".")[0]
+    if top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
+        return
+    for name, value in list(getattr(module, "__dict__", {}).items()):
+        if type(value) is _BUILTIN and getattr(value, "__module__", None) in _OF_CLOCKS:
+            yield module, name, value
+
+
+_OF_CLOCKS = frozenset({"time", "posix", "nt"})
+"""Modules whose functions are replaced."""
 _BUILTIN = type(time.monotonic)
