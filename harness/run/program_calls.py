@@ -1,0 +1,72 @@
+"""The calls of `Harrow` for what runs beside the brokers: programs, asyncio services, dependencies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.argument_types import checked
+
+from ..security.choice import APP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from ..programs.services import Restart, Service
+    from ..programs.user_program import Program
+    from .harrow_run import HarrowRun
+
+
+@checked
+class ProgramCalls:
+    """A part of `Harrow`."""
+
+    _run: HarrowRun
+
+    def program(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+        in_terminal: bool = False,
+        user: str = APP,
+    ) -> Program:
+        """Start a program of yours, such as the service under test; it ends with the `Harrow`.
+
+        `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
+        variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
+        `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
+
+        `user`: whose credentials are in its environment, on a cluster with security (docs/security.md).
+        `start=False`: it starts when you call `start()`, such as inside of a chaos block.
+        `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
+        """
+        return self._run.programs.program(
+            name, command, environment=environment, start=start, in_terminal=in_terminal, user=user
+        )
+
+    def start(
+        self,
+        main: Callable[..., Coroutine[Any, Any, object]] | Coroutine[Any, Any, object],
+        *args: object,
+        name: str = "",
+        restart: Restart = "never",
+    ) -> Service:
+        """Start an asyncio service on a machine of its own, in a simulation (`backend="simulated"`).
+
+        `main`: a function that returns a coroutine, called with `args` at each start, or a coroutine, which can start
+        once. `name`: what faults call it, `kill_program("billing")`; by default the name of the function, or of the
+        file of a `main`. `restart`: "never", "on-failure" or "always": what its supervisor does a second after it ended
+        by itself. A service that raises, and that nothing restarts, fails the test.
+        """
+        return self._run.start(main, args, name, restart)
+
+    def dependency(self, name: str, address: str) -> str:
+        """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.
+
+        `address`: where the service is, such as "127.0.0.1:6379". It may start later. Faults take the name:
+        `isolate(dependency("store"))`; `kill`, `pause`, `terminate` and `restart` of it hit the program of
+        `harrow.program(name, …)`. Another call with the same arguments returns the same address.
+        """
+        return self._run.dependencies.dependency(name, address)

@@ -1,0 +1,159 @@
+"""Tests of the backend simulated: asyncio services over many seeds, a failure made smaller, the same run each time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+ALONE = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--harrow-jobs=1", "--harrow-seed=1")
+SHOP = """
+    import asyncio
+    import json
+    import logging
+
+    import pytest
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from harrow import Harrow, kill, kill_program, leader, reset
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    async def bill(servers):
+        consumer = AIOKafkaConsumer(
+            "orders", bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+        await consumer.start()
+        await producer.start()
+        async for order in consumer:
+            await producer.send_and_wait("bills", order.value)
+            await consumer.commit()
+
+    async def place(servers):
+        producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+        await producer.start()
+        for number in range(12):
+            await producer.send_and_wait("orders", json.dumps({"order": number}).encode())
+            await asyncio.sleep(0.02)
+        await producer.stop()
+
+    async def shop(harrow, guarantee):
+        orders, bills = harrow.topic("orders"), harrow.topic("bills")
+        harrow.start(bill, harrow.bootstrap_servers, name="billing")
+        async with harrow.chaos(reset(leader(orders), clients=True), kill_program("billing")):
+            await place(harrow.bootstrap_servers)
+        await harrow.aio.await_caught_up("billing", orders)
+        harrow.verify_pipeline(orders, bills, guarantee=guarantee, record_id="order")
+"""
+
+
+def test_a_correct_service_holds_over_its_seeds_and_a_wrong_promise_is_made_small(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        SHOP
+        + """
+    @pytest.mark.harrow(backend="simulated", seeds=4)
+    async def test_every_order_is_billed(harrow: Harrow):
+        await shop(harrow, "at-least-once")
+
+    @pytest.mark.harrow(backend="simulated", seeds=40)
+    async def test_every_order_is_billed_once(harrow: Harrow):
+        await shop(harrow, "exactly-once")
+"""
+    )
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    assert re.search(r"test_every_order_is_billed: 4 runs, 0 failed, 8 faults, [\d,]+ s of virtual time", text)
+    assert "duplicate-output; 2 faults shrunk to 1" in text
+    assert re.findall(r"fault=(\w+)\(", text) == ["kill_program"]
+    assert "another run in another process" not in text
+    (page,) = re.findall(r"the page of this run: (\S+)", text)
+    assert "duplicate-output" in (pytester.path / page).read_text()
+    (seed,) = re.findall(r"repeat with: pytest \S+ --harrow-seed=(\d+) --harrow-seeds=1", text)
+    again = pytester.runpytest_subprocess(*ALONE[:-1], f"--harrow-seed={seed}", "--harrow-seeds=1", "-k", "once")
+    again.assert_outcomes(failed=1)
+    assert "duplicate-output" in again.stdout.str()
+
+
+def test_what_has_nothing_to_do_with_a_fault_is_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        SHOP
+        + """
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    async def test_fails_by_itself(harrow: Harrow):
+        harrow.topic("orders")
+        async with harrow.chaos(kill(leader("orders"))):
+            await place(harrow.bootstrap_servers)
+        raise LookupError("the test is wrong")
+
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    async def test_a_service_that_raises(harrow: Harrow):
+        async def ends():
+            raise LookupError("no configuration")
+        harrow.topic("orders")
+        harrow.start(ends)
+        await asyncio.sleep(1)
+
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    async def test_a_thread(harrow: Harrow):
+        import threading
+        harrow.topic("orders")
+        threading.Thread(target=print).start()
+
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    def test_a_process_in_a_plain_function(harrow: Harrow):
+        import subprocess
+        orders = harrow.topic("orders")
+
+        async def starts_a_process():
+            subprocess.run(["true"])
+
+        service = harrow.start(starts_a_process, name="starter")
+        assert service.wait(10) == 1
+        harrow.await_leader(orders)
+
+    @pytest.mark.harrow(backend="simulated", seeds=3)
+    async def test_no_end(harrow: Harrow):
+        harrow.topic("orders")
+        await asyncio.Event().wait()
+"""
+    )
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.assert_outcomes(failed=5)
+    text = result.stdout.str()
+    assert text.count("it fails without any fault") == 5
+    assert "LookupError: the test is wrong" in text
+    assert re.search(r"the service 'ends' raised at \d\.\d+ s of virtual time", text)
+    assert re.search(r"_thread\.start_new_thread.*this call starts a thread; use a fake in its place", text)
+    assert re.search(r"subprocess\.Popen.*this call starts a process", text)
+    assert "did not end within 1800 s of virtual time" in text
+
+
+def test_the_backend_outside_of_a_simulated_test_says_what_to_write(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from harrow import Harrow
+        from harrow.cluster.errors import ConfigError
+        from harrow.harness.backends.simulated.source import simulated_clusters
+
+        def test_without_a_marker():
+            with pytest.raises(ConfigError, match="backend=.simulated., seeds=100"):
+                simulated_clusters(None)
+
+        @pytest.mark.harrow(backend="simulated", scope="session")
+        def test_shared(harrow: Harrow):
+            harrow.topic("orders")
+
+        def test_on_processes(harrow: Harrow):
+            async def main():
+                pass
+            harrow.start(main)
+        """
+    )
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.assert_outcomes(passed=1, failed=2)
+    text = result.stdout.str()
+    assert "leave out scope='session'" in text
+    assert 'the backend is local: choose backend="simulated", or start a program' in text
