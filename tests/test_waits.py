@@ -49,6 +49,9 @@ BOUNDED_OTHERWISE = {
     ("harness/checks/jvm.py", "probe.connect"): "a datagram socket: connecting sends nothing",
     ("harness/checks/judgement.py", "going.result()"): "it reads files and computes",
     ("harness/clients/event_loops.py", "pool.submit"): "`_bounded` has the deadline",
+    ("harness/plugin/simulation_server.py", "self._socket.makefile('rw'"): IDLE,
+    ("harness/plugin/simulation_server.py", "os.waitpid(pid, 0)"): "its pipe has ended, or it got SIGKILL",
+    ("harness/plugin/simulated_tests.py", "self._own.makefile('rw'"): "`_readable` has the deadline",
     ("harness/workloads/program.py", "ending.wait"): "the caller waits for the program's end",
 }
 """The file and the begin of the call's text: why the wait ends, or why it may last."""

@@ -36,7 +36,7 @@ from ..search.shrinking import Shrunk, shrink
 from . import options as declared
 from .repeating import argument_of, configuration_words, original_nodeid
 from .requested_fixtures import SIMULATED_TEST, factory_arguments, uses_harrow
-from .simulation_server import CRASHED, FAILED, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
+from .simulation_server import CRASHED, FAILED, REAL_MOST_S, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
 from .workers import WORKER, Worker, folder_name
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ WORLDS = 3
 """In how many worlds a smaller schedule is tried before it is given up."""
 NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2)."""
+START_S = 60.0
+"""How long a process may take until it begins its first run."""
+END_S = 10.0
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 
 
@@ -61,7 +64,10 @@ def is_simulated_test(item: pytest.Item) -> bool:
     if not uses_harrow(item):
         return False
     worker = item.config.stash[WORKER]
-    return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
+    try:
+        return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
+    except pytest.UsageError:
+        return False  # the set-up of the test says what is wrong with its options
 
 
 class SimulatedTests:
@@ -131,6 +137,7 @@ class SeedSearch:
         self._shrunk: dict[str, Shrunk] = {}
         self._smallest: SeedResult | None = None
         self._said = ""
+        self._started = 0
         self._scratch = Path(tempfile.mkdtemp(prefix="harrow-seeds-", dir=_memory()))
         """The out folder of runs whose folder is not kept."""
 
@@ -179,8 +186,12 @@ class SeedSearch:
 
     def _process(self, number: int) -> SeedProcess:
         while len(self._processes) <= number:
-            self._processes.append(SeedProcess(self._item, self._worker))
+            self._processes.append(self._new_process())
         return self._processes[number]
+
+    def _new_process(self) -> SeedProcess:
+        self._started += 1
+        return SeedProcess(self._item, self._worker, self._scratch / f"process-{self._started}.log")
 
     def _request(self, seed: int, name: str, *, kept: bool = False, **fields: Any) -> SeedRequest:
         """`kept`: whether the run folder is to stay."""
@@ -198,7 +209,7 @@ class SeedSearch:
 
     def _check_replay(self, failed: SeedResult) -> None:
         """Run the failed seed again in another process: the same run, or the report says that it is none."""
-        process = SeedProcess(self._item, self._worker)
+        process = self._new_process()
         try:
             again = process.ask(self._request(failed.seed, "again"))
         finally:
@@ -328,7 +339,10 @@ def _readable(processes: Iterable[SeedProcess]) -> list[SeedProcess]:
     poll = select.poll()
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
-    return [by_descriptor[descriptor] for descriptor, _ in poll.poll()]
+    ready = [by_descriptor[descriptor] for descriptor, _ in poll.poll((REAL_MOST_S + START_S) * 1000)]
+    if not ready:
+        pytest.fail(f"no process of the seeds answered within {REAL_MOST_S + START_S:.0f} s", pytrace=False)
+    return ready
 
 
 def _given_words(config: pytest.Config) -> Iterator[str]:
@@ -345,7 +359,9 @@ def _given_words(config: pytest.Config) -> Iterator[str]:
 class SeedProcess:
     """A pytest process that runs seeds of one test; it ends when this object is closed, or this process ends."""
 
-    def __init__(self, item: pytest.Function, worker: Worker) -> None:
+    def __init__(self, item: pytest.Function, worker: Worker, output: Path) -> None:
+        """`output`: the file for what the process prints."""
+        self._output = output
         self._own, other = socket.socketpair()
         config = item.config
         plugins = getattr(config.option, "plugins", None) or ()
@@ -373,14 +389,14 @@ class SeedProcess:
             "AIOKAFKA_NO_EXTENSIONS": "1",  # its extension takes the time from C
             RUN: worker.run,
         }
-        with other:
+        with other, self._output.open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of this run
                 command,
                 cwd=config.rootpath,
                 env=environment,
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=_fix_addresses,  # noqa: PLW1509 - before exec, without threads of its own
             )
@@ -406,6 +422,7 @@ class SeedProcess:
 
     def receive(self, seed: int) -> SeedResult:
         """Return the result of the seed that was sent last."""
+        _readable([self])
         try:
             line = self._stream.readline()
         except OSError:
@@ -418,18 +435,19 @@ class SeedProcess:
 
     def _died(self) -> None:
         self._process.kill()
-        output = self._process.communicate()[0].decode(errors="replace")
-        pytest.fail(f"the process that runs the seeds of this test has ended:\n{output}", pytrace=False)
+        self._process.wait(END_S)
+        said = self._output.read_text(encoding="utf-8", errors="replace")
+        pytest.fail(f"the process that runs the seeds of this test has ended:\n{said}", pytrace=False)
 
     def close(self) -> None:
         """End the process."""
         self._stream.close()
         self._own.close()
         try:
-            self._process.communicate(timeout=5)
+            self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait(END_S)
 
 
 def _fix_addresses() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from harrow.cluster.argument_types import checked
 
@@ -11,7 +11,7 @@ from ..security.choice import APP
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from ..programs.services import Restart, Service
+    from ..programs.services import Service
     from ..programs.user_program import Program
     from .harrow_run import HarrowRun
 
@@ -51,7 +51,7 @@ class ProgramCalls:
         main: Callable[..., Coroutine[Any, Any, object]] | Coroutine[Any, Any, object],
         *args: object,
         name: str = "",
-        restart: Restart = "never",
+        restart: Literal["never", "on-failure", "always"] = "never",
     ) -> Service:
         """Start an asyncio service on a machine of its own, in a simulation (`backend="simulated"`).
 
@@ -61,6 +61,15 @@ class ProgramCalls:
         by itself. A service that raises, and that nothing restarts, fails the test.
         """
         return self._run.start(main, args, name, restart)
+
+    def allow_outside(self, *calls: str) -> None:
+        """Let simulated programs leave the simulation: "threads", "processes", "sockets", "names" (name resolution).
+
+        A run may then depend on more than its seed, and real time passes in such a call.
+        """
+        from harrow.cluster.host.programs.fence import FENCE
+
+        FENCE.allow(calls)
 
     def dependency(self, name: str, address: str) -> str:
         """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.

@@ -1,7 +1,7 @@
 """Simulated clusters on a virtual clock under random faults (`harrow simulate` runs thousands).
 
 `planning.py` draws a seed's schedule; `run.py` runs a schedule from start to verdict; `workload.py` creates the
-clients: `wire.py`, `producer.py`, `consumer.py` speak the real protocol through the simulated network; `checks.py`
+clients: `producer.py`, `consumer.py`, … speak the real protocol through the simulated network; `checks.py`
 judges, with the oracle of `harness/checks/`. Faults and the nemesis are those of `harrow.faults`.
 """
 

@@ -10,7 +10,7 @@ from harrow.harness.run.harrow import run_of
 SHOWN = {
     "cluster": {"backend", "bootstrap_servers", "brokers", "cluster", "close", "folder", "seed", "topic"},
     "clients": {"aiokafka", "allow", "client_config", "consumer", "kafka_python", "producer"},
-    "beside the brokers": {"dependency", "program"},
+    "beside the brokers": {"allow_outside", "dependency", "program", "start"},
     "values": {"faker", "random", "values"},
     "waits": {"aio", "await_assigned", "await_caught_up", "await_leader", "await_records", "await_request"},
     "faults": {"chaos", "schedule", "schedules"},

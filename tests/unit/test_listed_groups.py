@@ -12,6 +12,8 @@ from confluent_kafka import KafkaError
 from harrow.cluster.errors import HarrowError
 from harrow.harness import topics
 
+CLUSTER: Any = SimpleNamespace(own_servers="127.0.0.1:1")
+
 
 def answer(*groups: str, error: int | None = None) -> Future[Any]:
     listed: Future[Any] = Future()
@@ -54,7 +56,7 @@ def test_a_list_that_lacks_a_broker_is_asked_for_again_by_a_new_client(
     monkeypatch: pytest.MonkeyPatch, first: Future[Any]
 ) -> None:
     made = admins(monkeypatch, first, answer("billing", "shipping"))
-    assert topics.consumer_groups("127.0.0.1:1") == ["billing", "shipping"]
+    assert topics.consumer_groups(CLUSTER) == ["billing", "shipping"]
     assert len(made) == 2
 
 
@@ -62,4 +64,4 @@ def test_a_cluster_that_does_not_respond_is_an_error_with_a_reason(monkeypatch: 
     monkeypatch.setattr(topics, "LIST_TIMEOUT_S", 0)
     admins(monkeypatch, without_answer())
     with pytest.raises(HarrowError, match=r"could not be listed: no response in time$"):
-        topics.consumer_groups("127.0.0.1:1")
+        topics.consumer_groups(CLUSTER)

@@ -21,7 +21,7 @@ from harrow.harness.histories.live_taps import CommitRows, GroupRows, GroupSeen,
 from harrow.harness.histories.request_rows import RequestCount
 from harrow.harness.waits.conditions import Assigned, CaughtUp, Condition, Led, Records, Requested, nodes_of, topic_of
 from harrow.harness.waits.seen import OffsetsSeen, newest_leaders
-from harrow.harness.waits.wait_loop import check_timeout, wait_for
+from harrow.harness.waits.wait_loop import check_timeout, looking, wait_for
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
@@ -205,9 +205,8 @@ class Programs:
 
 
 def waited(condition: Condition, seen: MadeUp, timeout_s: float, death: str = "") -> int:
-    return wait_for(
-        condition, timeout_s, seen=seen, programs=Programs(death), stopped=threading.Event(), state=lambda: ""
-    )
+    looks = looking(condition, timeout_s, seen=seen, programs=Programs(death), state=lambda: "")
+    return wait_for(looks, threading.Event().wait)
 
 
 class Unlucky(MadeUp):

@@ -35,6 +35,7 @@ VALID: dict[str, Any] = {
     "operation": "fsync",
     "damage": None,
     "name": "orders",
+    "main": len,
     "node_id": 1,
     "f": len,
     "seconds": 1.0,
@@ -80,6 +81,7 @@ ANYTHING = {
     "verify_pipeline.sink",
     "Harrow.clusters",
     "Program.process",
+    "start.args",
 }
 """Parameters that take anything, or what only Harrow itself gives."""
 OWN_CLASSES = (

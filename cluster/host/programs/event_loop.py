@@ -46,6 +46,7 @@ TURN_NS = (5_000, 120_000)
 THREAD_MS = (0.05, 3.0)
 """The shortest and the longest time of a function in an executor."""
 CLIENT_PORTS = 40_000
+ROUNDING_S = 1e-6
 Context = contextvars.Context | None
 
 EnterProgram = Callable[["ProgramLoop"], Callable[[], None]]
@@ -132,6 +133,7 @@ class ProgramLoop(RefusedCalls):
 
     def _begin(self) -> Callable[[], None]:
         before = events._get_running_loop()  # noqa: SLF001 - as asyncio's own loops
+        assert before is not self, f"the loop of {self.host.name} runs already"
         fenced, FENCE.on = FENCE.on, True
         task = _swapped_task(before, None)
         events._set_running_loop(self)  # noqa: SLF001
@@ -195,6 +197,7 @@ class ProgramLoop(RefusedCalls):
         return timer
 
     def _timer_due(self, timer: ProgramTimer) -> None:
+        assert timer.when() <= self.time() + ROUNDING_S, f"a timer for {timer.when()} is due at {self.time()}"
         self._ready.append(timer)
         self._wake()
 

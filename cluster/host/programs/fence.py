@@ -12,12 +12,19 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...errors import HarrowError
+from ...errors import ConfigError, HarrowError
 
-REMEDY = "use a fake in its place, harrow.allow_outside(…), or a backend of processes: --harrow-backend local"
+REMEDY = 'use a fake in its place, harrow.allow_outside(…), or a backend of processes (backend="local")'
+NAMES = {
+    "sockets": ("socket.connect", "socket.bind"),
+    "names": ("socket.getaddrinfo", "socket.gethostbyname"),
+    "processes": ("subprocess.Popen", "os.system", "os.posix_spawn", "os.fork", "os.exec"),
+    "threads": ("_thread.start_new_thread",),
+}
+"""What a test may allow, and the audit events of it."""
 REFUSED = {
     "socket.connect": "opens a connection outside of the simulation",
     "socket.bind": "serves on a real socket",
@@ -48,6 +55,13 @@ class Fence:
         self.met: list[FenceError] = []
         """Every error so far, also one that the program caught."""
         self._raised = False
+
+    def allow(self, calls: Iterable[str]) -> None:
+        """Refuse these no more; ConfigError for a name that is none of `NAMES`."""
+        for name in calls:
+            if name not in NAMES:
+                raise ConfigError(f"allow_outside({name!r}): expected one of {', '.join(NAMES)}")
+            self.allowed.update(NAMES[name])
 
     def raise_fence(self) -> None:
         """Watch the calls of this process, until it ends."""

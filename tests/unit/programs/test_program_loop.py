@@ -254,4 +254,4 @@ def test_what_no_simulated_loop_has_is_an_error_with_a_remedy() -> None:
         said, ("add_reader", "run_until_complete", "'example.org'", "5432", "TLS is not simulated"), strict=True
     ):
         assert named in text, text
-        assert "--harrow-backend local" in text, text
+        assert 'backend="local"' in text, text
