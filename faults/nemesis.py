@@ -59,6 +59,7 @@ from .bounds import (
 from .event_watch import EventWatch
 from .evidence import Evidence
 from .fault_rows import FaultRows, Row
+from .frame_wait import FrameWait
 from .schedule import EVENTS, UNTIL_MOST_MS, Schedule, ScheduledFault, check_events, check_nodes
 from .spec import TICK_MS, Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
@@ -115,7 +116,7 @@ class Nemesis:
         """Faults whose effect was proved so far."""
         self.problems: list[str] = []
         """Failures, in order of time."""
-        self._rows = FaultRows(write, self.problems)
+        self._rows, self.frames = FaultRows(write, self.problems), FrameWait(system)
 
     @property
     def schedule(self) -> Schedule:
@@ -266,7 +267,7 @@ class Nemesis:
             self._skip(number, hopeless)
         elif due_ms is None and step.trigger == EVENTS and self._is_stuck():
             self._skip(number, f"it waited for {self._events.missing(step)}")
-        if hopeless or due_ms is None or self._now_ms < due_ms:
+        if hopeless or due_ms is None or self._now_ms < due_ms or self.frames.waits(step, due_ms, self._now_ms):
             return
         late = self._now_ms > due_ms + self._wait_timeout_ms
         disturbed = self._disturbed()
@@ -284,7 +285,7 @@ class Nemesis:
             return
         if injection is not None:
             self._waiting.remove(number)
-            self._inject(number, injection)
+            self._inject(number, injection, due_ms if step.frames else self._now_ms)
         elif not disturbed:
             self._skip(number, f"it would disturb more brokers than the cap, {self._plan.cap}")
         elif late:
@@ -357,7 +358,7 @@ class Nemesis:
         held = (active.injection for active in self._active if active.injection.fault.disturbs)
         return frozenset(node for i in held for node in i.fault.disturbed_nodes(i))
 
-    def _inject(self, number: int, injection: Injection) -> None:
+    def _inject(self, number: int, injection: Injection, fired_ms: int) -> None:
         assert self._traffic_ms is not None
         assert number not in self._waiting, f"step {injection.id} fires while it waits"
         assert all(active.injection.id != injection.id for active in self._active), f"step {injection.id} fires twice"
@@ -366,7 +367,7 @@ class Nemesis:
         )
         assert not injection.fault.disturbs or len(disturbed) <= self._plan.cap, f"{sorted(disturbed)} exceed the cap"
         self._events.began(injection.id)
-        step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
+        step = self._steps[number].fired(injection, fired_ms - self._traffic_ms)
         self._steps[number] = step
         active = ActiveFault(
             step=step,

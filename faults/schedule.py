@@ -55,6 +55,8 @@ class ScheduledFault:
     """It heals as soon as all of these have happened, and at the latest when its duration has passed."""
     overlaps: bool = False
     """Whether it may hit a broker that another step disturbs."""
+    frames: int = 0
+    """On a simulated cluster it fires with so many frames between clients and brokers after its time."""
 
     def __post_init__(self) -> None:
         if self.after and self.trigger == "healed":
@@ -92,6 +94,7 @@ class ScheduledFault:
             "fired_ms": self.fired_ms,
             **{name: [e.to_json() for e in events] for name, events in self._events() if events},
             **({"overlaps": True} if self.overlaps else {}),
+            **({"frames": self.frames} if self.frames else {}),
         }
 
     def _events(self) -> tuple[tuple[str, tuple[Event, ...]], ...]:
@@ -109,9 +112,10 @@ class ScheduledFault:
         name = values.get("id", "")
         if not isinstance(name, str | int) or isinstance(name, bool):
             raise ConfigError(f"id is {name!r}: expected a text, such as '1'")
-        for key in ("at_ms", "duration_ms", "fired_ms"):
+        for key in ("at_ms", "duration_ms", "fired_ms", "frames"):
             if (values.get(key) or 0) < 0:
-                raise ConfigError(f"{key} is {values[key]}: expected 0 or more milliseconds")
+                what = "frames" if key == "frames" else "milliseconds"
+                raise ConfigError(f"{key} is {values[key]}: expected 0 or more {what}")
         with place_of("fault"):
             fault = fault_from_json(values["fault"])
         events = {key: _events_from_json(key, values.get(key, [])) for key in ("after", "until")}

@@ -99,6 +99,8 @@ class System(abc.ABC):
     """Time without a heartbeat after which the registry expires a broker's session."""
     offsets_partitions: int
     """How many partitions `__consumer_offsets` gets."""
+    client_frames: Callable[[], int] | None = None
+    """How many frames clients and brokers have delivered to each other so far; None where it is not counted."""
     own_capabilities: frozenset[str] = frozenset()
     """Capabilities of an extension's backend, for faults of the same extension."""
 

@@ -389,14 +389,14 @@ class SeedProcess:
             "AIOKAFKA_NO_EXTENSIONS": "1",  # its extension takes the time from C
             RUN: worker.run,
         }
-        with other, self._output.open("wb") as output:
+        with other, self._output.open("wb") as printed:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of this run
                 command,
                 cwd=config.rootpath,
                 env=environment,
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=printed,
                 stderr=subprocess.STDOUT,
                 preexec_fn=_fix_addresses,  # noqa: PLW1509 - before exec, without threads of its own
             )

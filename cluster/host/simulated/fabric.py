@@ -136,6 +136,8 @@ class Fabric:
         """The machine that each TCP port belongs to, also while no process listens."""
         self.listening: dict[int, Callable[[NetworkNode, LinkDirection, LinkDirection], LinkEnd]] = {}
         """By TCP port: makes the accepted end of a connection, from the client's machine and the two directions."""
+        self.on_frame: Callable[[LinkDirection], None] | None = None
+        """Called with each frame that is delivered, before its receiver handles it."""
         self.half_open: list[LinkDirection] = []
         self._directions: dict[LinkDirection, None] = {}
         self._made = 0

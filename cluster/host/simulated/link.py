@@ -129,6 +129,8 @@ class SimLink:
                 self._peer_ended(queued.end)
                 return
             if not self.closed:
+                if (on_frame := direction.fabric.on_frame) is not None:
+                    on_frame(direction)
                 self._deliver(queued.frame)
                 if self.incarnation.paused:  # a failpoint paused the process in this delivery
                     loop.call_soon(self.incarnation, self.arrived)

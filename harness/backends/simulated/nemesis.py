@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from harrow.cluster.simulation import SimulatedCluster
     from harrow.faults.fault_rows import Row
     from harrow.faults.schedule import Schedule
-    from harrow.faults.system import HasTraffic, System
+    from harrow.faults.system import HasTraffic
+
+    from .system import SimulatedSystem
 
 POLL_S = 0.005
 
@@ -33,7 +35,7 @@ class VirtualNemesis:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        system: System,
+        system: SimulatedSystem,
         schedule: Schedule,
         *,
         log: Path | str | None = None,
@@ -46,6 +48,7 @@ class VirtualNemesis:
         `blocks_ms` gets how long the block lasted, when its code has ended.
         """
         self._loop = cluster.world.loop
+        self._system = system
         self._log = None if log is None else Path(log)
         self._nemesis = Nemesis(
             system,
@@ -69,7 +72,13 @@ class VirtualNemesis:
         """Begin to wait for traffic."""
         self._started = True
         self._started_ms = self._loop.now_ms
+        if any(step.frames for step in self._nemesis.schedule.steps):
+            self._system.count_frames(self._on_frame)
         self._plan(0)
+
+    def _on_frame(self) -> None:
+        if self._nemesis.frames.pending and not self._over:
+            self._plan(0)
 
     def _plan(self, delay_ns: int) -> None:
         at_ns = self._loop.now_ns + max(0, delay_ns)

@@ -32,6 +32,9 @@ SETTINGS: Mapping[str, object] = {
     "log.index.size.max.bytes": 4_096,  # mapped whole for each segment: 10 MiB of zeroes by default
 }
 """Settings over the cluster's defaults; a test may override them."""
+WITH_FRAMES = 0.7
+FRAMES_MOST = 12
+"""How many of the faults fire with one of so many next frames of clients, and not at a moment by itself."""
 AT_ONCE = 0.2
 """How many of the first faults of blocks keep their time."""
 
@@ -85,6 +88,7 @@ class SimulatedClusters:
     def nemesis(self, system: System, schedule: Schedule, **options: Any) -> VirtualNemesis:
         """Return what runs a schedule on the cluster."""
         assert self._process.cluster is not None, "a schedule runs on a cluster that was made"
+        assert isinstance(system, SimulatedSystem), f"{system!r} is of another source"
         return VirtualNemesis(
             self._process.cluster.simulated, system, schedule, blocks_ms=self._process.blocks_ms, **options
         )
@@ -103,7 +107,13 @@ class SimulatedClusters:
             return schedule
         share_ms = windows[block] / len(schedule.steps)
         steps = [
-            step if step.after else replace(step, at_ms=step.at_ms + round(share_ms * rng.random()))
+            step
+            if step.after
+            else replace(
+                step,
+                at_ms=step.at_ms + round(share_ms * rng.random()),
+                frames=rng.randint(1, FRAMES_MOST) if rng.random() < WITH_FRAMES else 0,
+            )
             for step in schedule.steps
         ]
         return replace(schedule, steps=tuple(steps))

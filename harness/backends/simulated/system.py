@@ -38,6 +38,7 @@ from ..knobs import HostLinks, HostRule, HostShares, RuleTable, failpoint_handle
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
+    from harrow.cluster.host.simulated.fabric import LinkDirection
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.cluster.wire.client_requests import ClientRequest
     from harrow.faults.nemesis import Nemesis
@@ -64,6 +65,7 @@ NOT_SIMULATED = frozenset(
 """What no simulated cluster has."""
 CAPABILITIES = frozenset(ALL_CAPABILITIES) - NOT_SIMULATED
 """What `harrow backends` says without a cluster."""
+CLIENT = "client"
 OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
@@ -251,6 +253,18 @@ class SimulatedSystem(System):
         self._registry = SimulatedRegistry(cluster.registry)
         self.registry = self._registry
         self.operator = SimulatedOperator(cluster)
+        self._frames = 0
+
+    def count_frames(self, each: Callable[[], object]) -> None:
+        """Count the frames between clients and brokers, and call `each` with each of them."""
+        self.client_frames = lambda: self._frames
+
+        def on_frame(direction: LinkDirection) -> None:
+            if CLIENT in (direction.source.network_node.identity.kind, direction.target.network_node.identity.kind):
+                self._frames += 1
+                each()
+
+        self._cluster.world.fabric.on_frame = on_frame
 
     @property
     def nodes(self) -> tuple[int, ...]:
