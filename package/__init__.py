@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from harrow.harness.promises.relations import windowed as windowed
     from harrow.harness.promises.sinks import files as files
     from harrow.harness.promises.sinks import table as table
+    from harrow.harness.reached import sometimes as sometimes
     from harrow.harness.run.harrow import Harrow as Harrow
     from harrow.harness.security.choice import Security as Security
     from harrow.harness.topics import Topic as Topic
@@ -224,6 +225,7 @@ _HOME = {
     "Record": "harrow.harness.checks.record",
     "RecordCheck": "harrow.harness.checks.record_check",
     "Security": "harrow.harness.security.choice",
+    "sometimes": "harrow.harness.reached",
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
@@ -330,6 +332,7 @@ __all__ = [
     "slow_disk",
     "slow_link",
     "slow_start",
+    "sometimes",
     "strobe_clock",
     "stuck_consumer",
     "stuck_share_consumer",

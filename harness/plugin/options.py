@@ -84,6 +84,8 @@ class Options:
     """How often each test with a Harrow fixture runs, always with the same seed."""
     seeds: int = SEEDS
     """How many seeds a test of the backend simulated runs, from `seed` up."""
+    reaches: tuple[str, ...] = ()
+    """Labels of `sometimes` that the seeds of a simulated test must reach."""
     jobs: int = 0
     """How many processes run the seeds of such a test; 0: as many as there are cores, one under xdist."""
     shrink: int = 0
@@ -225,6 +227,14 @@ def _security(value: object) -> Security:
         raise ValueError(str(error).removeprefix("security=")) from None
 
 
+def _labels(value: object) -> tuple[str, ...]:
+    """Parse one label or several."""
+    labels = (value,) if isinstance(value, str) else value
+    if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):  # pyright: ignore[reportUnknownVariableType] - a marker's argument may be anything
+        raise ValueError(f"{value!r}: expected a label of sometimes(…), or several")
+    return tuple(labels)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - checked above
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r}: expected a text")  # noqa: TRY004 - one kind for callers
@@ -362,6 +372,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
 MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
     **{row.name: row.parse for row in OPTIONS if row.marker},
     "config": _settings,
+    "reaches": _labels,
 }
 MARKER_LINE = (
     "harrow(brokers=3, config={...}, defaults='harrow', scope='test', seed=N, plant='MODULE', backend='local', "

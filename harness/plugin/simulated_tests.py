@@ -116,6 +116,8 @@ def run_seeds(item: pytest.Function) -> None:
         if failed is not None:
             item.user_properties += search.properties(failed)
             pytest.fail(search.explained(failed), pytrace=False)
+        if missing := search.never_reached():
+            pytest.fail(missing, pytrace=False)
     finally:
         search.close()
 
@@ -287,6 +289,27 @@ class SeedSearch:
         return (
             f"{len(self._results)} runs, {wrong} failed, {sum(result.faults for result in self._results)} faults, "
             f"{virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
+            + "".join(f"; {label!r} in {count} runs" for label, count in self._reached().items())
+        )
+
+    def _reached(self) -> dict[str, int]:
+        """In how many runs each label was reached."""
+        labels = dict.fromkeys((label for result in self._results for label in result.reached), 0)
+        for result in self._results:
+            for label, count in result.reached.items():
+                labels[label] += count > 0
+        return labels
+
+    def never_reached(self) -> str:
+        """Say which labels of `reaches=` no run reached; empty where there is none."""
+        reached = self._reached()
+        missing = [label for label in self._chosen.reaches if not reached.get(label)]
+        if not missing:
+            return ""
+        named = "; ".join(f"{label!r}{'' if label in reached else ' (no sometimes() has it)'}" for label in missing)
+        return (
+            f"{len(self._results)} runs never reached: {named}. Give the test more seeds, other faults or more "
+            "traffic, or take the label out of reaches="
         )
 
     def properties(self, failed: SeedResult) -> list[tuple[str, object]]:
@@ -387,6 +410,7 @@ class SeedProcess:
             SOCKET: str(other.fileno()),
             "PYTHONHASHSEED": "0",
             "AIOKAFKA_NO_EXTENSIONS": "1",  # its extension takes the time from C
+            "POLARS_MAX_THREADS": "1",  # a run is small, and each fork would start its threads
             RUN: worker.run,
         }
         with other, self._output.open("wb") as printed:

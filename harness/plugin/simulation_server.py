@@ -35,6 +35,7 @@ from harrow.cluster.host.programs.process_view import note_imports
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated.process import SimulatedProcess
+from ..reached import reached
 from .fixtures import REPLAYS, Replays
 from .repeating import PROPERTY_FAILURE
 from .requested_fixtures import runs_of
@@ -88,6 +89,8 @@ class SeedResult:
     trace_sha256: str = ""
     faults: int = 0
     """How many faults took effect."""
+    reached: dict[str, int] = field(default_factory=dict[str, int])
+    """By the label of each `sometimes`: how often its condition was true."""
     modules: list[str] = field(default_factory=list[str])
     """What a run without faults imported: the process imports it for all later runs."""
 
@@ -252,6 +255,7 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
             for number, schedule in enumerate(run.schedules)
         },
         blocks_ms=process.blocks_ms,
+        reached=reached(),
         virtual_ms=process.world.loop.now_ms - 1_000_000,
         turns=process.world.loop.turns,
         trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),

@@ -130,6 +130,32 @@ def test_what_has_nothing_to_do_with_a_fault_is_said(pytester: pytest.Pytester) 
     assert "did not end within 1800 s of virtual time" in text
 
 
+def test_what_no_seed_reaches_fails_a_test_that_demands_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import random
+
+        import pytest
+        from harrow import Harrow, sometimes
+
+        @pytest.mark.harrow(backend="simulated", brokers=1, seeds=8, reaches=["a large number", "one never", "typo"])
+        async def test_numbers(harrow: Harrow):
+            sometimes("a large number", random.random() > 0.5)
+            sometimes("one never", False)
+
+        @pytest.mark.harrow(backend="simulated", brokers=1, seeds=8, reaches="a large number")
+        def test_large_numbers(harrow: Harrow):
+            sometimes("a large number", random.random() > 0.5)
+        """
+    )
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    assert "8 runs never reached: 'one never'; 'typo' (no sometimes() has it)" in text
+    counts = [int(count) for count in re.findall(r"'a large number' in (\d) runs", text)]
+    assert all(0 < count < 8 for count in counts) and len(counts) == 2, counts
+
+
 def test_the_backend_outside_of_a_simulated_test_says_what_to_write(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -35,6 +35,7 @@ VALID: dict[str, Any] = {
     "operation": "fsync",
     "damage": None,
     "name": "orders",
+    "label": "reached",
     "main": len,
     "node_id": 1,
     "f": len,
