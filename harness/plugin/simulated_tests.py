@@ -392,7 +392,7 @@ class SeedProcess:
             sys.executable,
             "-m",
             "pytest",
-            original_nodeid(item),
+            argument_of(config, original_nodeid(item)),
             f"--rootdir={config.rootpath}",
             "--import-mode",
             str(getattr(config.option, "importmode", None) or "prepend"),
@@ -416,7 +416,7 @@ class SeedProcess:
         with other, self._output.open("wb") as printed:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of this run
                 command,
-                cwd=config.rootpath,
+                cwd=config.invocation_params.dir,
                 env=environment,
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -22,11 +22,12 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import confluent_kafka
 import pytest
 from _pytest.runner import runtestprotocol
 from harrow.cluster.errors import HarrowError
@@ -47,6 +48,8 @@ RUN = "HARROW_SIMULATION_RUN"
 """Environment variable: the name of the run whose folder the runs of seeds are in."""
 REAL_MOST_S = 120.0
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
+RDKAFKA = "rdk:"
+"""What the names of librdkafka's threads begin with."""
 REPEAT_SECTION = "harrow"
 
 
@@ -211,7 +214,7 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     _process = process = SimulatedProcess(request.seed)
     process.windows_ms = list(request.windows_ms)
     worker.name, worker.run = request.folder, os.environ.get(RUN, worker.run)
-    with process.running():
+    with process.running(), _without_librdkafka():
         reports = runtestprotocol(item, nextitem=None, log=False)
     ended = os.times()
     return replace(
@@ -236,6 +239,8 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
     text = "" if outcome == PASSED else shown.longreprtext
     failure = str(dict(shown.user_properties).get(PROPERTY_FAILURE, "")) if failed else ""
     line = _line(shown) if failed else ""
+    if started := _native_threads():
+        FENCE.refuse(f"a library in C, which started the threads {started}")
     if FENCE.met and outcome == PASSED:
         outcome, failure, text = FAILED, "FenceError", "\n".join(map(str, FENCE.met))
         line = str(FENCE.met[0])
@@ -261,6 +266,29 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),
         faults=sum(step.fired_ms is not None for run in runs for schedule in run.schedules for step in schedule.steps),
     )
+
+
+@contextlib.contextmanager
+def _without_librdkafka() -> Generator[None]:
+    """Refuse the clients of confluent-kafka, in every module that has them: no audit event shows their threads."""
+    with contextlib.ExitStack() as undo:
+        for name in ("Producer", "Consumer"):
+            made = getattr(confluent_kafka, name)
+
+            def refuse(*_: object, name: str = name, **__: object) -> NoReturn:
+                raise FENCE.refuse(f"confluent_kafka.{name}(…), whose threads are those of a library in C")
+
+            for module in list(sys.modules.values()):
+                if getattr(module, "__dict__", {}).get(name) is made:
+                    undo.callback(setattr, module, name, made)
+                    setattr(module, name, refuse)
+        yield
+
+
+def _native_threads() -> str:
+    """Return the names of threads of librdkafka, which no audit event shows; empty without any."""
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    return ", ".join(sorted({name for name in names if name.startswith(RDKAFKA)}))
 
 
 def _line(report: pytest.TestReport) -> str:

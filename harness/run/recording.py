@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.wait_notes import noted
+from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
+from ..backends.simulated.process import is_simulated
 from ..security.choice import APP
 from ..topics import Topic
 
@@ -44,6 +46,14 @@ NOT_IDEMPOTENT_WITH = ("retries", "max_in_flight_requests_per_connection")
 FROM_THE_BEGINNING: dict[str, object] = {"group_id": "harrow", "auto_offset_reset": "earliest"}
 
 
+def refuse_in_simulations(what: str) -> None:
+    """Raise CapabilityError for clients with threads, where the test is simulated."""
+    if is_simulated():
+        raise CapabilityError(
+            f"{what} has threads and real sockets, and this test is simulated: use aiokafka, or the backend local"
+        )
+
+
 class RecordingClients:
     """The recording clients of one run; `settings_of` returns those of a user's client under a library's names."""
 
@@ -59,6 +69,7 @@ class RecordingClients:
         from ..clients.producer import Producer
         from ..clients.recorder import ClientHandle
 
+        refuse_in_simulations("harrow.producer(…), a client of confluent-kafka,")
         user = config.pop("user", APP)
         settings: dict[str, Any] = {"enable.idempotence": True}
         if str(config.get("acks", "all")) not in ("all", "-1"):
@@ -74,6 +85,7 @@ class RecordingClients:
         from ..clients.consumer import Consumer
         from ..clients.recorder import ClientHandle, no_sends
 
+        refuse_in_simulations("harrow.consumer(…), a client of confluent-kafka,")
         user = config.pop("user", APP)
         settings = {"group.id": "harrow", "auto.offset.reset": "earliest"} | _dotted(config)
         consumer = Consumer(self._for_librdkafka(user, settings), history=self._history)
@@ -83,6 +95,7 @@ class RecordingClients:
     @cached_property
     def kafka_python(self) -> KafkaPythonClients:
         """Recording clients of kafka-python: `harrow.kafka_python.producer()`, `.consumer("orders")`."""
+        refuse_in_simulations("harrow.kafka_python")
         return KafkaPythonClients(partial(self._open, "kafka-python"))
 
     @cached_property

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-ALONE = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--harrow-jobs=1", "--harrow-seed=1")
+ALONE = ("-rs", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--harrow-jobs=1", "--harrow-seed=1")
 SHOP = """
     import asyncio
     import json
@@ -113,6 +113,15 @@ def test_what_has_nothing_to_do_with_a_fault_is_said(pytester: pytest.Pytester) 
         assert service.wait(10) == 1
         harrow.await_leader(orders)
 
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    async def test_a_client_in_c(harrow: Harrow):
+        from confluent_kafka import Producer
+        Producer({"bootstrap.servers": harrow.bootstrap_servers})
+
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1)
+    async def test_a_recording_client_in_c(harrow: Harrow):
+        harrow.producer()
+
     @pytest.mark.harrow(backend="simulated", seeds=3)
     async def test_no_end(harrow: Harrow):
         harrow.topic("orders")
@@ -120,9 +129,11 @@ def test_what_has_nothing_to_do_with_a_fault_is_said(pytester: pytest.Pytester) 
 """
     )
     result = pytester.runpytest_subprocess(*ALONE)
-    result.assert_outcomes(failed=5)
+    result.assert_outcomes(failed=6, skipped=1)
     text = result.stdout.str()
-    assert text.count("it fails without any fault") == 5
+    assert text.count("it fails without any fault") == 6
+    assert "a simulated program called confluent_kafka.Producer(…), whose threads are those of a library in C" in text
+    assert "a client of confluent-kafka, has threads and real sockets, and this test is simulated: use aiokafka" in text
     assert "LookupError: the test is wrong" in text
     assert re.search(r"the service 'ends' raised at \d\.\d+ s of virtual time", text)
     assert re.search(r"_thread\.start_new_thread.*this call starts a thread; use a fake in its place", text)
