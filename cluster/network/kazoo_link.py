@@ -7,7 +7,7 @@ code runs on another thread. kazoo's own worker threads are never started.
 
 The callback of a request is linked to kazoo's result before the request can be sent. Linked afterwards, on the loop, it
 could miss a response that is there by then: kazoo would run it on the loop's thread, and a watch event that arrived
-meanwhile would reach the loop before the response that sets the watch, and would call nobody.
+meanwhile would reach the loop before the response that sets the watch, and would be lost.
 
 Errors have the registry's names: the codes of `registry/errors.py`, or "expired" and "lost".
 What may fail: RegistryError where kazoo is not installed or the connect string cannot be parsed.

@@ -78,7 +78,7 @@ def test_a_change_is_reported_although_the_loop_learns_of_the_lost_connection_af
 
         kazoo.handler.create_connection = change_and_connect
         before = kazoo.last_zxid
-        drop_connection(kazoo)  # no await until the new connection has had a response: the loop knows of neither
+        drop_connection(kazoo)  # no await until the new connection has had a response: the loop has learnt of neither
         until(lambda: not kazoo.connected or kazoo.last_zxid > before)
         until(lambda: kazoo.connected)
         kazoo.get("/a")
