@@ -41,7 +41,7 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 4.0) -> in
 def test_no_order_is_lost(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=3)
     acknowledged = 0
-    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))) as chaos:
+    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 2.5))) as chaos:
         while chaos.running:
             acknowledged += place_orders(harrow.bootstrap_servers, orders.name, seconds=1)
     verdict = harrow.verify(orders, guarantee="no-loss")
