@@ -296,22 +296,20 @@ def test_xdist_workers_and_a_run_without_them_share_the_seed_and_workers_have_se
     pytest.importorskip("xdist")
     pytester.makepyfile(
         """
-        import os
-
         import pytest
         from harrow.harness.plugin.repeating import repeat_line
 
-        WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
         GROUPED = pytest.param(3, marks=pytest.mark.xdist_group("group of its own"))
 
         @pytest.mark.parametrize("n", [0, 1, 2, GROUPED])
         def test_it(harrow, request, n):
             run = harrow.folder.parent
-            if WORKER != "alone":
-                assert run.name == WORKER
+            worker = getattr(request.config, "workerinput", {}).get("workerid", "alone")
+            if worker != "alone":
+                assert run.name == worker
                 run = run.parent
             assert f"::test_it[{n}]' " in repeat_line(request.node)
-            with open(f"seeds-{WORKER}", "a") as file:
+            with open(f"seeds-{worker}", "a") as file:
                 file.write(f"{n} {harrow.random.random()} {run.name}\\n")
         """
     )
