@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -54,6 +54,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ.pop(name, None)
     if hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None):
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist's own hook adds the groups to the ids of the tests
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run the tests of a module that share a cluster, or another fixture: else each worker makes it."""
+    for item in items:
+        if shares_a_fixture(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0].replace("/", ".")))
+
+
+def shares_a_fixture(item: pytest.Item) -> bool:
+    """Whether a test uses a fixture that lives for its module, or one of its module that lives for the session."""
+    mark = item.get_closest_marker("harrow")
+    if mark is not None and mark.kwargs.get("scope") == "session":
+        return True
+    module = item.nodeid.partition("::")[0]
+    known: dict[str, Any] = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    used = [fixtures[-1] for fixtures in known.values()]
+    return any(one.scope == "module" or (one.scope == "session" and one.baseid == module) for one in used)
 
 
 def pytest_collection_finish() -> None:

@@ -5,6 +5,10 @@ thread, in the order in which ZooKeeper responded, and only passes the result to
 (`call_soon_threadsafe`). So responses and watch events arrive on the loop in ZooKeeper's order, and no broker
 code runs on another thread. kazoo's own worker threads are never started.
 
+The callback of a request is linked to kazoo's result before the request can be sent. Linked afterwards, on the loop, it
+could miss a response that is there by then: kazoo would run it on the loop's thread, and a watch event that arrived
+meanwhile would reach the loop before the response that sets the watch, and would be lost.
+
 Errors have the registry's names: the codes of `registry/errors.py`, or "expired" and "lost".
 What may fail: RegistryError where kazoo is not installed or the connect string cannot be parsed.
 """
@@ -19,6 +23,8 @@ from typing import Any
 
 from ..errors import RegistryError
 
+StateChanged = Callable[[str, int, int], None]
+"""`on_state(state, session's id, zxid of the newest response)`, called on the loop."""
 Done = Callable[[Any, tuple[str, int] | None, int], None]
 """`done(result, (error code, index in a multi) or None, zxid of the response)`, called on the loop."""
 
@@ -34,6 +40,7 @@ _CODES = {
 }
 _KINDS = {"CREATED": "created", "CHANGED": "changed", "DELETED": "deleted", "CHILD": "children"}
 _ROLLED_BACK = ("RolledBackError", "RuntimeInconsistency")
+_NEXT_CONNECTION = ("ConnectionLoss", "SessionExpiredError")
 RETRY = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.5, "max_delay": 0.2}
 
 
@@ -68,6 +75,9 @@ class KazooLink:
         handler.start = lambda: setattr(handler, "_running", True)
         handler.stop = lambda: setattr(handler, "_running", False)
         handler.dispatch_callback = _call
+        self._new_result: Callable[[], Any] = handler.async_result
+        handler.async_result = self._linked_result
+        self._next_callback: Callable[[Any], None] | None = None
         try:
             self._client: Any = client.KazooClient(
                 hosts=connect, timeout=session_timeout_ms / 1000, handler=handler, connection_retry=RETRY
@@ -75,11 +85,11 @@ class KazooLink:
         except ValueError as error:
             raise RegistryError(f"zookeeper.connect={connect!r}: {error}") from error
         self._rooted = False
-        self._on_state: Callable[[str, int], None] = lambda _state, _session: None
+        self._on_state: StateChanged = lambda _state, _session, _zxid: None
         self._on_event: Callable[[str, str], None] = lambda _kind, _path: None
 
-    def start(self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None]) -> None:
-        """Begin to connect; `on_state` gets "connected", "disconnected" or "expired", and the session's id."""
+    def start(self, on_state: StateChanged, on_event: Callable[[str, str], None]) -> None:
+        """Begin to connect; `on_state` gets "connected", "disconnected" or "expired", the session's id and a zxid."""
         self._on_state, self._on_event = on_state, on_event
         self._client.add_listener(self._state_changed)
         self._client.start_async()
@@ -89,17 +99,7 @@ class KazooLink:
         self._client.stop()
         self._client.close()
 
-    @property
-    def last_zxid(self) -> int:
-        """The zxid of the newest response."""
-        found: int = self._client.last_zxid
-        return found
-
     # ------------------------------------------------------------ operations
-
-    def create(self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool) -> None:
-        """Create a node; the result is its path."""
-        self._begin(lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential), done)
 
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
         """Look for a node; the result is its stat, or None."""
@@ -159,14 +159,27 @@ class KazooLink:
             found = _failure(error, value if parts and value else ())
             self._run_on_loop(done, value, found, zxid)
 
+        self._next_callback = answered
         try:
-            result = send()
+            send()
         except MemoryError:
             raise  # ends the process
         except Exception as error:  # refused before it was sent: an invalid path, a closed session
+            self._next_callback = None
             self._loop.call_soon(done, None, _failure(error, ()), self._client.last_zxid)
             return
-        result.rawlink(answered)
+        assert self._next_callback is None, "kazoo asks for the result of each operation before it sends it"
+
+    def _linked_result(self) -> Any:
+        """A result of kazoo with the callback of the operation that is about to be sent.
+
+        kazoo's thread asks for results too, while it creates the root: then no operation can be sent yet.
+        """
+        result = self._new_result()
+        callback, self._next_callback = self._next_callback, None
+        if callback is not None:
+            result.rawlink(callback)
+        return result
 
     def _watch(self, wanted: bool) -> Callable[[Any], None] | None:
         return self._happened if wanted else None
@@ -179,17 +192,19 @@ class KazooLink:
     def _state_changed(self, state: Any) -> None:  # on kazoo's thread
         words = {"CONNECTED": "connected", "SUSPENDED": "disconnected", "LOST": "expired"}
         session = self._client.client_id
-        word, number = words[str(state)], session[0] if session else 0
+        word, number, zxid = words[str(state)], session[0] if session else 0, self._client.last_zxid
         if word == "connected" and self._client.chroot and not self._rooted:
-            self._rooted = True  # the root of all paths must exist before any request
-            made = self._client.ensure_path_async("/")
+            made = self._client.ensure_path_async("/")  # the root of all paths must exist before any request
 
-            def rooted(_made: Any) -> None:
-                self._run_on_loop(self._on_state, word, number)
+            def rooted(made: Any) -> None:
+                if type(made.exception).__name__ in _NEXT_CONNECTION:
+                    return  # the next connection creates it
+                self._rooted = True
+                self._run_on_loop(self._on_state, word, number, zxid)
 
             made.rawlink(rooted)
             return
-        self._run_on_loop(self._on_state, word, number)
+        self._run_on_loop(self._on_state, word, number, zxid)
 
     def _run_on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():

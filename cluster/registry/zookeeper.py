@@ -64,13 +64,13 @@ class ZooKeeperClient(RegistryClient):
             self._fail_waiting()
             await self.host.tasks.run_blocking(self._link.close)
 
-    def _state_changed(self, state: str, session_id: int) -> None:
+    def _state_changed(self, state: str, session_id: int, zxid: int) -> None:
         if self.state == "closed":
             return
         if state == "expired":
             self.expired()
         elif state == "disconnected":
-            self._suspended_at = self._link.last_zxid
+            self._suspended_at = zxid
             self._set_state("disconnected")
         else:
             resumed = self.session_id == session_id

@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Done", "SessionLink"]
+__all__ = ["Done", "SessionLink", "StateChanged"]
 
+StateChanged = Callable[[str, int, int], None]
 Done = Callable[[Any, tuple[str, int] | None, int], None]
 
 
 class SessionLink(Protocol):
     """A ZooKeeper session; `done(result, (code, index) or None, zxid)` is called on the loop, in order."""
 
-    def start(self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None], /) -> None:
-        """Begin to connect."""
+    def start(self, on_state: StateChanged, on_event: Callable[[str, str], None], /) -> None:
+        """Begin to connect; `on_state(state, session's id, zxid of the newest response)` is called on the loop."""
         ...
 
     def close(self) -> None:
         """BLOCKS. End the session."""
-        ...
-
-    @property
-    def last_zxid(self) -> int:
-        """The newest transaction in a response."""
-        ...
-
-    def create(self, path: str, data: bytes, done: Done, /, *, ephemeral: bool, sequential: bool) -> None:
-        """A new node; the result is its path."""
         ...
 
     def exists(self, path: str, done: Done, /, *, watch: bool) -> None:

@@ -133,10 +133,11 @@ def judged(harrow: Harrow, *topics: Topic, within: float | None) -> Verdict:
         return error.verdict
 
 
-LONG = pytest.mark.skipif(os.environ.get("HARROW_LONG") != "1", reason="HARROW_LONG=1 runs it, too")
+LONG = pytest.mark.skipif(os.environ.get("HARROW_LONG") != "1", reason="HARROW_LONG=1 runs it")
 
 
-@pytest.mark.parametrize("where_to_begin", ["latest", pytest.param("none", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("where_to_begin", ["latest", "none"])
 def test_the_worker_works_while_there_are_orders(harrow: Harrow, where_to_begin: str) -> None:
     """All orders are billed in the end. With `latest` nothing happened for seconds, although orders were there."""
     orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)

@@ -21,7 +21,11 @@ INSERT = "INSERT OR IGNORE INTO ledger VALUES (:payment, :account, :cents)"
 def copy_payments(servers: str, database: str) -> int:
     """Copy the payments that are in the topic now; return how many were read."""
     consumer: Any = KafkaConsumer(
-        bootstrap_servers=servers, group_id="ledger", auto_offset_reset="earliest", enable_auto_commit=False
+        bootstrap_servers=servers,
+        group_id="ledger",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        reconnect_backoff_max_ms=500,  # by default the client stays away from a broker that is back for up to 30 s
     )
     with contextlib.closing(consumer), contextlib.closing(sqlite3.connect(database)) as ledger:
         ledger.execute(TABLE)

@@ -54,9 +54,15 @@ REPETITION = pytest.StashKey[Repetition]()
 
 
 def original_nodeid(item: pytest.Item) -> str:
-    """Return the node id from which the test's random values derive: without the number of the repetition."""
+    """Return the node id from which the test's random values derive: without the number of the repetition.
+
+    With `--dist loadgroup`, xdist appends `@` and the groups of a test. Such an id names no test on a command line.
+    """
     repetition = item.stash.get(REPETITION, None)
-    return item.nodeid if repetition is None else repetition.nodeid
+    nodeid = item.nodeid if repetition is None else repetition.nodeid
+    marks = item.iter_markers("xdist_group")
+    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
+    return nodeid.removesuffix("@" + "_".join(sorted(groups)))
 
 
 # ------------------------------------------------------------------------------ the repeat command

@@ -165,7 +165,7 @@ STORIES = {**{name: story for name, (story, *_) in BAD.items()}, **GOOD, "fault"
     guarantee=st.sampled_from(sorted(FORBIDDEN)),
 )
 @settings(
-    examples(40, 2_000),
+    examples(20, 2_000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

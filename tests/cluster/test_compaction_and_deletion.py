@@ -18,6 +18,7 @@ from kafka.admin import NewTopic as PlacedTopic
 from kafka.structs import TopicPartition as Where
 from kafka_python_admin import SOCKETS, admin_of
 from load_on_cluster import ONE_IN_FLIGHT
+from long_runs import some
 from topics_and_traces import trace_events
 from waiting import until
 
@@ -109,7 +110,8 @@ def single() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize(
-    "failpoint", ["cleaner.between-swap-renames", "cleaner.between-deleted-renames", "cleaner.between-final-renames"]
+    "failpoint",
+    some(["cleaner.between-swap-renames", "cleaner.between-deleted-renames", "cleaner.between-final-renames"], suite=1),
 )
 def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failpoint: str) -> None:
     config = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from harrow.cluster import Cluster
 from harrow.cluster.errors import ClusterError
+from long_runs import LONG
 
 DEADLINE_S = 60
 
@@ -137,7 +138,7 @@ def test_one_broker_that_fsyncs_loses_nothing_at_any_point() -> None:
         create(cluster, "orders", 2, 1, flush_messages=1)
         lost: list[dict[str, int]] = []
         with Traffic(cluster, "orders") as traffic:
-            for round_ in range(4):
+            for round_ in range(4 if LONG else 2):
                 traffic.await_more(rng.randint(1, 400))
                 lost.append(cluster.brokers[1].lose_power(seed=round_, keep=rng.choice((None, 0.0))))
                 cluster.brokers[1].start()
@@ -152,7 +153,7 @@ def test_three_brokers_that_fsync_lose_nothing_when_all_lose_power() -> None:
     with cluster_of(3, min_insync_replicas=2, unclean_leader_election_enable=True) as cluster:
         create(cluster, "orders", 2, 3, flush_messages=1)
         with Traffic(cluster, "orders") as traffic:
-            for round_ in range(2):
+            for round_ in range(2 if LONG else 1):
                 traffic.await_more(rng.randint(1, 300))
                 for broker in cluster.brokers.values():
                     broker.kill()

@@ -134,8 +134,14 @@ OWN = ("orders", LITERAL, Operation.WRITE)
 
 @pytest.mark.parametrize(
     ("others", "added"),
-    [([], 0), ([("*", LITERAL, Operation.WRITE)], 1), ([("ord", PREFIXED, Operation.ALL)], 1)],
-    ids=["own", "wildcard", "prefix"],
+    some(
+        [
+            pytest.param([("ord", PREFIXED, Operation.ALL)], 1, id="prefix"),
+            pytest.param([("*", LITERAL, Operation.WRITE)], 1, id="wildcard"),
+            pytest.param([], 0, id="own"),
+        ],
+        suite=1,
+    ),
 )
 @pytest.mark.harrow(config=with_acls())
 def test_a_client_without_the_acl_is_refused_until_it_is_back(harrow: Harrow, others: Any, added: int) -> None:

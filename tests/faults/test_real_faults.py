@@ -61,6 +61,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
 }
 
 
+@pytest.mark.harrow(scope="session")
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_proved_and_healed_and_loses_nothing(harrow: Harrow, name: str) -> None:
     topic = harrow.topic("orders", partitions=2)

@@ -290,17 +290,27 @@ def test_an_option_that_only_shows_something_starts_no_spark_and_makes_no_folder
     assert [path.name for path in pytester.path.iterdir() if path.suffix != ".py" and path.name != "__pycache__"] == []
 
 
-def test_xdist_workers_share_the_seed_and_have_separate_folders(pytester: pytest.Pytester) -> None:
+def test_xdist_workers_and_a_run_without_them_share_the_seed_and_workers_have_separate_folders(
+    pytester: pytest.Pytester,
+) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(
         """
         import pytest
+        from harrow.harness.plugin.repeating import repeat_line
 
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(harrow, worker_id, n):
-            assert harrow.folder.parent.name == worker_id
-            with open(f"seeds-{worker_id}", "a") as file:
-                file.write(f"{n} {harrow.random.random()} {harrow.folder.parent.parent.name}\\n")
+        GROUPED = pytest.param(3, marks=pytest.mark.xdist_group("group of its own"))
+
+        @pytest.mark.parametrize("n", [0, 1, 2, GROUPED])
+        def test_it(harrow, request, n):
+            run = harrow.folder.parent
+            worker = getattr(request.config, "workerinput", {}).get("workerid", "alone")
+            if worker != "alone":
+                assert run.name == worker
+                run = run.parent
+            assert f"::test_it[{n}]' " in repeat_line(request.node)
+            with open(f"seeds-{worker}", "a") as file:
+                file.write(f"{n} {harrow.random.random()} {run.name}\\n")
         """
     )
 
@@ -311,8 +321,8 @@ def test_xdist_workers_share_the_seed_and_have_separate_folders(pytester: pytest
             path.unlink()
         return {f"{n} {seed}" for n, seed, _ in rows}, {run for _, _, run in rows}
 
-    first, runs = lines("-n2")
-    again, other = lines("-n2")
+    first, runs = lines("-n2", "--dist=loadgroup")
+    again, other = lines("-p", "no:xdist")
     assert first == again
     assert len(runs) == len(other) == 1
     assert runs != other

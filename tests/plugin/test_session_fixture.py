@@ -9,6 +9,7 @@ from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 SHOP = """
+    import os
     import time
 
     import pytest
@@ -21,11 +22,13 @@ SHOP = """
             self.producer = Producer({"bootstrap.servers": servers, "linger.ms": 1, "enable.idempotence": True,
                                       "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200})
 
-        def place_orders(self):
-            for number in range(300):
+        def place_orders(self, running):
+            number = 0
+            while running():
                 self.producer.produce(self.topic, f"order {number}", key=str(number % 7))
                 self.producer.poll(0)
                 time.sleep(0.01)
+                number += 1
             assert self.producer.flush(60) == 0
 
     @pytest.fixture(scope="session")
@@ -37,13 +40,17 @@ SHOP = """
     def test_orders(harrow_session: Harrow, shop, number):
         assert harrow_session.topic("orders", partitions=2).name == "orders"
         print("drawn", number, harrow_session.random.random())
-        with harrow_session.chaos(kill(leader("orders"))):
-            shop.place_orders()
+        if "ONLY_DRAWS" in os.environ:
+            return
+        with harrow_session.chaos(kill(leader("orders"), seconds=0.5)) as chaos:
+            shop.place_orders(lambda: chaos.running)
         harrow_session.verify("orders", guarantee="no-loss")
 """
 
 
-def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(pytester: pytest.Pytester) -> None:
+def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytester.makepyfile(SHOP)
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "--junitxml=junit.xml")
     result.assert_outcomes(passed=2)
@@ -57,13 +64,16 @@ def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(pytest
     values = dict(re.findall(r"drawn (\d) (\S+)", text))
     assert len(set(values.values())) == 2
 
+    monkeypatch.setenv("ONLY_DRAWS", "1")
     alone = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "-k", "orders and 2")
     assert dict(re.findall(r"drawn (\d) (\S+)", alone.stdout.str())) == {"2": values["2"]}
 
 
 @long_run
 def test_a_failure_of_one_test_shows_its_verdict_and_keeps_the_data(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(SHOP.replace("            shop.place_orders()\n", BREAKS_IN_THE_SECOND_TEST))
+    pytester.makepyfile(
+        SHOP.replace("            shop.place_orders(lambda: chaos.running)\n", BREAKS_IN_THE_SECOND_TEST)
+    )
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
@@ -74,7 +84,7 @@ def test_a_failure_of_one_test_shows_its_verdict_and_keeps_the_data(pytester: py
 
 
 BREAKS_IN_THE_SECOND_TEST = """\
-            shop.place_orders()
+            shop.place_orders(lambda: chaos.running)
         if number == 2:
             raise ValueError("my own bug")
 """

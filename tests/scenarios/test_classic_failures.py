@@ -11,6 +11,7 @@ import pytest
 from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from directed_failures import LAGGING_FOLLOWERS, acknowledged, cut_off, fast_double_failure, judge, start_again
 from harrow import Harrow
+from long_runs import LONG
 
 
 def by_rule(*rules: str) -> pytest.MarkDecorator:
@@ -65,7 +66,7 @@ def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
     assert cuts(orders, a) == [], "its high watermark equals the leader's LEO: nothing to truncate"
 
 
-@by_rule("kip-101", "kip-279", "kip-320")
+@by_rule("kip-101", *(() if not LONG else ("kip-279",)), "kip-320")
 def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     harrow: Harrow, orders: PlacedTopic, rule: str
 ) -> None:

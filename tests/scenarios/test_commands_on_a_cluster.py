@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands_here import run_here
 from harrow import Harrow, Topic
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.api_keys import ApiKey
@@ -163,14 +164,14 @@ def test_a_name_that_does_not_exist_is_an_error_with_those_that_do(
     harrow: Harrow, orders: Topic, arguments: tuple[str, ...], words: str
 ) -> None:
     name, *rest = arguments
-    ran = run(name, harrow.bootstrap_servers, *rest)
+    ran = run_here(name, harrow.bootstrap_servers, *rest)
     assert ran.returncode == 1
     assert words in ran.stderr
 
 
 @pytest.mark.parametrize("name", ["topics", "groups", "offsets", "watch"])
 def test_an_address_where_nothing_listens_is_an_error_of_one_line(name: str) -> None:
-    ran = run(name, NOTHING_LISTENS, "--timeout", "0.5")
+    ran = run_here(name, NOTHING_LISTENS, "--timeout", "0.5")
     assert ran.returncode == 1
     assert ran.stdout == ""
     (line,) = ran.stderr.splitlines()

@@ -13,10 +13,13 @@ from waiting import until
 
 
 @pytest.mark.harrow(config=dict(CONFIG))
-def test_each_order_has_one_bill_while_a_leader_and_processes_of_the_job_are_killed(harrow: Harrow) -> None:
+def test_each_order_has_one_bill_while_a_leader_and_processes_of_the_job_are_killed(
+    harrow: Harrow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "KILL_EVERY_S", 1.2)
     orders = harrow.topic("orders", partitions=6)
     job = TransformWorkload(harrow, orders, {})
-    with job, harrow.chaos(kill(leader(orders)), duration=5) as chaos:
+    with job, harrow.chaos(kill(leader(orders)), duration=3) as chaos:
         while chaos.running:
             job.jobs.wait(0.05)
     assert not job.problems

@@ -191,7 +191,7 @@ def test_a_crash_between_the_commit_and_the_bill(harrow: Harrow, tmp_path: Path,
     assert (found in anomalies) if found else not anomalies
 
 
-@pytest.mark.parametrize("source", ["plain", "transactional"])
+@pytest.mark.parametrize("source", ["plain", pytest.param("transactional", marks=long_run)])
 def test_a_crash_between_the_bill_and_the_commit(harrow: Harrow, tmp_path: Path, source: str) -> None:
     code, api = (PLAIN, "OffsetCommit") if source == "plain" else (TRANSACTIONAL, "EndTxn")
     fault = kill_program("billing", before=api, nth=9, client="*", seconds=0.1)
@@ -206,7 +206,9 @@ def test_a_transactional_job_is_fenced(harrow: Harrow, tmp_path: Path, kind: str
     assert (found in anomalies) if found else not anomalies
 
 
-@pytest.mark.parametrize(("kind", "found"), [("commits-what-it-read", "missing-output"), ("right", "")])
+@pytest.mark.parametrize(
+    ("kind", "found"), [("commits-what-it-read", "missing-output"), pytest.param("right", "", marks=long_run)]
+)
 def test_a_worker_of_batches_in_a_rebalance_storm(harrow: Harrow, tmp_path: Path, kind: str, found: str) -> None:
     """A revocation that arrives between two batches does no harm, so there are three storms."""
     fault = rebalance_storm("its topic's name", seconds=1)

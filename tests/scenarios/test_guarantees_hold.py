@@ -10,7 +10,7 @@ from harrow import Harrow, controller, isolate, kill, leader, pause, terminate
 from long_runs import long_run
 
 
-def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
+def place_orders(bootstrap_servers: str, topic: str, seconds: float = 4.0) -> int:
     """Stands for a user's code: it has a bootstrap address and does not use Harrow."""
     acknowledged = 0
     settings = {
@@ -41,7 +41,7 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> in
 def test_no_order_is_lost(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=3)
     acknowledged = 0
-    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))) as chaos:
+    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 2.5))) as chaos:
         while chaos.running:
             acknowledged += place_orders(harrow.bootstrap_servers, orders.name, seconds=1)
     verdict = harrow.verify(orders, guarantee="no-loss")
@@ -53,10 +53,10 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        kill(leader("orders", 0), seconds=4),
-        pause(leader("orders", 0), seconds=4),
-        pytest.param(isolate(leader("orders", 0), seconds=4), marks=long_run),
-        pytest.param(terminate(leader("orders", 0), seconds=4), marks=long_run),
+        pytest.param(kill(leader("orders", 0), seconds=2.5), marks=long_run),
+        pause(leader("orders", 0), seconds=2.5),
+        pytest.param(isolate(leader("orders", 0), seconds=2.5), marks=long_run),
+        pytest.param(terminate(leader("orders", 0), seconds=2.5), marks=long_run),
     ],
     ids=["kill", "pause", "isolate", "terminate"],
 )

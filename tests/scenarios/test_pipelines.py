@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from harrow import Harrow, Record, Topic, VerdictError, files, filtered, folded, identity, mapped, table
+from long_runs import long_run
 from pipeline_jobs import ORDERS, CrashError, Job, bill_of, expected_anomalies, explanations, place_orders, to_topic
 
 
@@ -206,7 +207,9 @@ def row_of(order: Record) -> dict[str, Any]:
     return {"number": order["order"], "total": order["amount"] * 3, "paid": True}
 
 
-@pytest.mark.parametrize("crash_after", [-1, ORDERS // 2], ids=["no crash", "crash"])
+@pytest.mark.parametrize(
+    "crash_after", [pytest.param(-1, id="no crash", marks=long_run), pytest.param(ORDERS // 2, id="crash")]
+)
 def test_correct_job_into_a_table_is_valid(harrow: Harrow, orders: Topic, tmp_path: Path, crash_after: int) -> None:
     place_orders(harrow, orders)
     write = to_table(tmp_path / "shop.db", "insert or replace into bills values (?, ?, ?)")

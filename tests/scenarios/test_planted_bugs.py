@@ -9,6 +9,7 @@ import pytest
 from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from directed_failures import LAGGING_FOLLOWERS, acknowledged, cut_off, fast_double_failure, judge, start_again
 from harrow import Harrow
+from long_runs import long_run
 from waiting import until
 
 
@@ -17,8 +18,8 @@ def with_and_without(module: str, *, brokers: int) -> pytest.MarkDecorator:
     name = f"harrow.faults.zoo.{module}"
     config = dict(LAGGING_FOLLOWERS)
     marks = [
-        pytest.param(plants, marks=pytest.mark.harrow(brokers=brokers, config=config, plant=plants), id=label)
-        for label, plants in ((module, (name,)), ("unplanted", ()))
+        pytest.param(plants, marks=[pytest.mark.harrow(brokers=brokers, config=config, plant=plants), *more], id=label)
+        for label, plants, more in ((module, (name,), ()), ("unplanted", (), [long_run]))
     ]
     return pytest.mark.parametrize("plants", marks)
 

@@ -15,8 +15,8 @@ from raw_kafka import RawKafka
 from raw_transactions import coordinator_of
 from transactional_clients import TIMEOUT_S, transactional_producer
 
-ORDERS = 40
-CRASH_AT = 17
+ORDERS = 16
+CRASH_AT = 7
 GROUP = "billing"
 _crashed: list[object] = []
 """Times of the orders at which a job has crashed already; a process of the job crashes once."""

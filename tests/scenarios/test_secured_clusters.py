@@ -38,11 +38,11 @@ RECORDS = 100
 PROTOCOLS = [
     pytest.param(text, marks=pytest.mark.harrow(security=text))
     for text in (
+        "sasl_ssl:SCRAM-SHA-256",
         "ssl",
         "mtls",
         "sasl_plaintext:PLAIN",
         "sasl_ssl",
-        "sasl_ssl:SCRAM-SHA-256",
         "sasl_ssl:OAUTHBEARER",
     )
 ]
@@ -95,7 +95,7 @@ def receive(harrow: Harrow, topic: Topic) -> None:
         pass
 
 
-@pytest.mark.parametrize("protocol", some(PROTOCOLS, 3))
+@pytest.mark.parametrize("protocol", some(PROTOCOLS, 1))
 def test_each_library_produces_and_consumes_while_a_leader_is_killed(harrow: Harrow, protocol: str) -> None:
     orders = harrow.topic("orders", partitions=2)
     for user in ("python", "async", "reader"):

@@ -49,10 +49,10 @@ def test_orders_placed_in_transactions_are_there_exactly_once(harrow: Harrow) ->
             shop.abort_transaction(TIMEOUT_S)
 
     # so long that the next transaction meets the fault
-    with harrow.chaos(kill(txn_coordinator(NAME), seconds=5)) as chaos:
+    with harrow.chaos(kill(txn_coordinator(NAME), seconds=2.5)) as chaos:
         while chaos.running:
             place()
-    with harrow.chaos(isolate(leader(orders), seconds=5)) as chaos:
+    with harrow.chaos(isolate(leader(orders), seconds=2.5)) as chaos:
         while chaos.running:
             place()
     assert placed

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import planted_silence
 import pytest
 from brokers_by_hand import PlacedTopic, place
 from harrow import Harrow
-from harrow.harness.checks import Verdict
+from harrow.harness.checks import Verdict, unanswered
 from harrow.harness.errors import VerdictError
 from raw_kafka import fetch_request
 from topics_and_traces import trace_events
@@ -21,7 +22,10 @@ WAIT_MS = 500
         for label, plants in (("planted_silence", ("planted_silence",)), ("unplanted", ()))
     ],
 )
-def test_a_fetch_that_is_never_answered_is_found(harrow: Harrow, is_planted: bool) -> None:
+def test_a_fetch_that_is_never_answered_is_found(
+    harrow: Harrow, monkeypatch: pytest.MonkeyPatch, is_planted: bool
+) -> None:
+    monkeypatch.setattr(unanswered, "PATIENCE_NS", planted_silence.PATIENCE_S * 1_000_000_000)
     orders = place(harrow.cluster, "orders", 1)
     assert orders.produce(1, "m0").error_code == 0
     with orders.raw(1, "billing") as raw:

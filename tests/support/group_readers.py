@@ -23,6 +23,8 @@ class Reader:
 
     def __init__(self, servers: str, group: str, *, protocol: str = "consumer", **config: Any) -> None:
         self.values: list[bytes] = []
+        # A member of the classic protocol learns of a rebalance from a heartbeat. librdkafka's default is 3 s.
+        heartbeats = {"heartbeat.interval.ms": 300} if protocol == "classic" else {}
         self.consumer: Any = Consumer(
             {
                 "bootstrap.servers": servers,
@@ -30,6 +32,7 @@ class Reader:
                 "group.protocol": protocol,
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": 500,
+                **heartbeats,
                 **config,
             }
         )

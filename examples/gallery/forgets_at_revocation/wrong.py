@@ -19,7 +19,12 @@ def bill_orders(servers: str, database: str, make_bill: Callable[[Order], Bill],
     """Write a bill for each order until `stop` is set."""
     bills = sqlite3.connect(database, isolation_level=None)
     bills.execute(TABLE)
-    group = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    group = {
+        "group.id": "billing",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "heartbeat.interval.ms": 500,
+    }
     consumer = Consumer({"bootstrap.servers": servers, **group})
     written = 0
 

@@ -17,7 +17,12 @@ log = logging.getLogger(__name__)
 
 def bill_orders(servers: str, instance: str, make_bill: Callable[[Order], Bill], stop: Event) -> None:
     """Write a bill for each order of this instance's partitions until `stop` is set."""
-    group = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    group = {
+        "group.id": "billing",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "heartbeat.interval.ms": 500,
+    }
     consumer = Consumer({"bootstrap.servers": servers, "client.id": instance, **group})
     transactional_id = {"transactional.id": f"billing-{instance}"}
     producer = Producer({"bootstrap.servers": servers, **transactional_id})
