@@ -15,8 +15,9 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import CONTROL_KEY, END_TXN_VALUE
 from harrow.faults.runs import EXACTLY_ONCE
+from harrow.harness.backends.simulated.replicas import ReplicaLog
 from harrow.harness.simulation import SimulationOptions, run_seed, sink_reader, transform_workload
-from harrow.harness.simulation.checks import FoundAnomaly, ReplicaLog
+from harrow.harness.simulation.checks import FoundAnomaly
 from harrow.harness.simulation.committed_reads import COMMIT, Record, committed_records
 from harrow.harness.simulation.output_checks import Findings, OutputFacts, judge_output
 from long_runs import long_run

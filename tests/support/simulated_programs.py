@@ -24,7 +24,7 @@ class Programs:
         self.view = ProcessView(world)
         self.machines: dict[str, Machine] = {}
 
-    def start(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> asyncio.Task[object]:
+    def start(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> asyncio.Task[Any]:
         """Start a program, again where it has ended."""
         machine = self.machines.get(name)
         if machine is None:

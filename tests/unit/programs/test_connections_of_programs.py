@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+from typing import Any
 
 import pytest
 from harrow.cluster.host.programs.transports import FrameCutter
@@ -109,11 +110,11 @@ async def produce_and_consume() -> list[bytes]:
     for number in range(5):
         await producer.send_and_wait("orders", b"%d" % number)
     await producer.stop()
-    consumer = AIOKafkaConsumer(
+    consumer: Any = AIOKafkaConsumer(
         "orders", bootstrap_servers=ONE_BROKER, group_id="billing", auto_offset_reset="earliest"
     )
     await consumer.start()
-    found = [(await consumer.getone()).value for _ in range(5)]
+    found: list[bytes] = [(await consumer.getone()).value for _ in range(5)]
     await consumer.stop()
     return found
 

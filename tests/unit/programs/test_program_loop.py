@@ -59,7 +59,7 @@ async def drawn() -> list[object]:
 
 
 def test_a_seed_gives_the_same_run_and_another_seed_another_one() -> None:
-    def run(seed: int) -> list[object]:
+    def run(seed: int) -> list[list[object]]:
         with programs(seed) as running:
             return running.run(drawn, drawn)
 
