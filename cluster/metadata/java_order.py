@@ -145,6 +145,7 @@ _SHARED_BUCKETS: tuple[str, ...] = (
     "delegation.token.max.lifetime.ms",
     "advertised.listeners",
     "group.coordinator.cached.buffer.max.bytes",
+    "group.consumer.max.assignment.interval.ms",
 )
 _RANKS = {name: rank for rank, name in enumerate(_SHARED_BUCKETS)}
 

@@ -47,11 +47,13 @@ NEW = GroupMetadata(epoch=0, validated_topology_epoch=0)
 class StreamsData:
     """The replayed state of one streams group."""
 
-    __slots__ = ("members", "metadata", "target_epoch", "targets", "topology")
+    __slots__ = ("computed_ms", "members", "metadata", "target_epoch", "targets", "topology")
 
     def __init__(self) -> None:
         self.metadata = NEW
         self.target_epoch = 0
+        self.computed_ms = 0
+        """When the target assignment was computed, on the wall clock; 0: never."""
         self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, TaskSets] = {}
         self.topology: Topology | None = None
@@ -90,8 +92,8 @@ class StreamsData:
                 self.metadata = NEW if value is None else value
             case MemberRecord(member_id, value):
                 self._set_metadata(member_id, value)
-            case TargetEpochRecord(value):
-                self.target_epoch = value or 0
+            case TargetEpochRecord(value, computed_ms):
+                self.target_epoch, self.computed_ms = value or 0, computed_ms
             case TargetRecord(member_id, value):
                 self._set_target(member_id, value)
             case CurrentRecord(member_id, value):

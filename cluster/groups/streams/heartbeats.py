@@ -26,6 +26,7 @@ from ...config.group_table import (
 )
 from ...errors import ErrorCode, KafkaError
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
+from ..consumer.target_assignments import assignment_time
 from .endpoints import endpoint_partitions
 from .group_records import (
     NOT_VALIDATED,
@@ -62,6 +63,9 @@ class StreamsRules:
     """The value of a setting for one group: its own, else the broker's."""
     group_text: Callable[[str, str], str]
     """The same for a setting that is text."""
+    assignment_interval_ms: Callable[[str], int]
+    """At least so long after one target assignment of a group the next one is computed (KIP-1263)."""
+    wall_ms: Callable[[], int]
 
     def session_timeout_ms(self, group_id: str) -> int:
         """How long a member may be silent."""
@@ -132,9 +136,14 @@ def heartbeat(
         epoch = before.epoch + 1 if before.epoch else FIRST_EPOCH
         draft.add(GroupEpochRecord(noted._replace(epoch=epoch)))
     delayed = moment.delays() if draft.state.epoch > draft.state.target_epoch else False
-    target, target_epoch = _target(draft, member.member_id, configured, delayed=delayed)
+    waits_for = "initial rebalance delay" if delayed else ""
+    if not delayed and not update_target(draft, configured, rules, request.group_id):
+        waits_for = "assignment interval"
+    target, target_epoch = draft.state.target(member.member_id), draft.state.target_epoch
     if delayed:
-        text = "Assignment delayed due to the configured initial rebalance delay."
+        target, target_epoch = NOTHING, max(1, target_epoch)
+    if waits_for:
+        text = f"Assignment delayed due to the configured {waits_for}."
         statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
     updated = _advance(draft, member.member_id, target, target_epoch, request.owned)
     if request.shutdown and now.shutdown_by is None:
@@ -158,10 +167,10 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_EPOCH)
 
 
-def delayed_target(draft: Draft, configured: ConfiguredTopology | None) -> None:
+def delayed_target(draft: Draft, configured: ConfiguredTopology | None, rules: StreamsRules, group_id: str) -> None:
     """The delay of the first rebalance is over: compute the target of the members that there are."""
-    if draft.state.members and configured is not None and draft.state.epoch > draft.state.target_epoch:
-        _compute_target(draft, configured)
+    if draft.state.members and configured is not None:
+        update_target(draft, configured, rules, group_id)
 
 
 def known_member(state: StreamsData, group_id: str, member_id: str) -> StreamsMember:
@@ -274,17 +283,14 @@ def _note_offsets(now: Volatile, member_id: str, request: HeartbeatRequest, stat
 # ---- epochs and targets --------------------------------------------------------------------------
 
 
-def _target(draft: Draft, member_id: str, configured: ConfiguredTopology, *, delayed: bool) -> tuple[TaskSets, int]:
+def update_target(draft: Draft, configured: ConfiguredTopology, rules: StreamsRules, group_id: str) -> bool:
+    """Compute the target of the group epoch, unless there is one; False where the last one is too young for that."""
     state = draft.state
-    if state.epoch > state.target_epoch:
-        if delayed:
-            return NOTHING, max(1, state.target_epoch)
-        _compute_target(draft, configured)
-    return draft.state.target(member_id), draft.state.target_epoch
-
-
-def _compute_target(draft: Draft, configured: ConfiguredTopology) -> None:
-    state = draft.state
+    if state.epoch <= state.target_epoch:
+        return True
+    computed_ms = assignment_time(state.computed_ms, rules.assignment_interval_ms(group_id), rules.wall_ms)
+    if computed_ms is None:
+        return False
     targets = dict.fromkeys(state.members, NOTHING)
     if configured.is_ready:
         members = [
@@ -298,7 +304,8 @@ def _compute_target(draft: Draft, configured: ConfiguredTopology) -> None:
     for member_id, target in targets.items():
         if state.targets.get(member_id) != target:
             draft.add(TargetRecord(member_id, target))
-    draft.add(TargetEpochRecord(state.epoch))
+    draft.add(TargetEpochRecord(state.epoch, computed_ms))
+    return True
 
 
 def _advance(

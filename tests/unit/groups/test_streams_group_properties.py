@@ -1,7 +1,7 @@
 """Random runs of a streams group: no task is active twice, no process has one twice, every task is active at last (G2).
 
 Clients lose responses, stop without leaving, and join again; writes fail with and without their batch in the log; the
-coordinator moves; the number of standbys changes.
+coordinator moves; the number of standbys and the interval between assignments change.
 
 A client that lost the response with its tasks learns of them when they change or when it joins again: Kafka's rule. If
 that response took a task away, the client keeps the task until its rebalance timeout; then the coordinator removes the
@@ -15,6 +15,8 @@ from collections import Counter
 
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
+from harrow.cluster.config import Value
+from harrow.cluster.config.group_table import STREAMS_INTERVAL
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.streams.group_state import StreamsData
 from harrow.cluster.groups.streams.member_checks import MEMBER_EPOCH_FROM, check_commit
@@ -92,7 +94,14 @@ class StreamsRuns(RuleBasedStateMachine):
 
     @rule(standbys=st.integers(0, 2))
     def standbys_change(self, standbys: int) -> None:
-        self.bed.coordinator.service.config.groups[GROUP] = {"streams.num.standby.replicas": standbys}
+        self._settings()["streams.num.standby.replicas"] = standbys
+
+    @rule(interval_ms=st.sampled_from((0, 7_000)))
+    def interval_changes(self, interval_ms: int) -> None:
+        self._settings()[STREAMS_INTERVAL] = interval_ms
+
+    def _settings(self) -> dict[str, Value]:
+        return self.bed.coordinator.service.config.groups.setdefault(GROUP, {})
 
     @rule(error=st.sampled_from(FAILURES))
     def next_write_fails(self, error: ErrorCode) -> None:
