@@ -174,12 +174,52 @@ def later_versions(script: Groups) -> None:
     note("unknown", group.settings_of(group.heard("a", 5, 1)))
 
 
+def static_members(script: Groups) -> None:
+    """A static member comes back under another id, with its tasks and in the same group epoch (KIP-1071)."""
+    group, note = script.group, script.note
+    mine: dict[str, Any] = {"instance_id": "one", "process_id": "process-one"}
+    here, there = ({"host": name, "port": 80} for name in ("here", "there"))
+    ready(script, **mine, user_endpoint=here)
+    note("b enters", group.enter("b", instance_id="two"))
+    note("described", group.streams())
+    note("a revokes", group.beat("a", 3, owned={"0": [0, 1, 2]}, instance_id="one"))
+    note("a has revoked", group.beat("a", 3, owned={"0": [0, 1]}, instance_id="one"))
+    note("b has a task", group.beat("b", 4, owned={}, instance_id="two"))
+    for member, epoch, instance in (
+        *(("a2", 0, "one"), ("a2", 4, "one"), ("a2", -1, "one"), ("a2", -2, "one"), ("a", 4, "three")),
+        *(("a", -1, "three"), ("a", -2, "three"), ("a", -2, None), ("a", 9, "one"), ("a", 0, "")),
+    ):
+        joining = {**group.joining("a"), **mine} if epoch == 0 else {}
+        note(f"{member} {epoch} {instance}", group.beat(member, epoch, **{**joining, "instance_id": instance}))
+    note("a goes away", group.beat("a", -2, instance_id="one"))
+    note("described", group.streams())
+    note("b knows nothing of it", group.beat("b", 4, owned={"0": [2]}, instance_id="two"))
+    note("a is away", group.beat("a", 4, instance_id="one"))
+    note("without its instance", group.beat("a", 4))
+    note("comes back", group.enter("a2", **mine, user_endpoint=here))
+    note("described", group.streams())
+    note("the id of before", group.beat("a", 4, instance_id="one"))
+    note("the id of now", group.beat("a2", 4, instance_id="one"))
+    note("goes away", group.beat("a2", -2, instance_id="one"))
+    note("another process", group.enter("a3", **{**mine, "process_id": "new"}, user_endpoint=there))
+    note("described", group.streams())
+    note("b hears", group.beat("b", 4, owned={"0": [2]}, instance_id="two"))
+    note("goes away", group.beat("a3", -2, instance_id="one"))
+    note("is not static any more", group.enter("a3"))
+    note("leaves", group.beat("a3", -1))
+    note("b goes away", group.beat("b", -2, instance_id="two"))
+    note("described", group.streams())
+    note("b leaves", group.beat("b", -1, instance_id="two"))
+    note("described", group.streams())
+
+
 SCRIPTS: list[Callable[[Groups], None]] = [
     a_second_member_gets_what_the_first_gives_up,
     a_member_that_loses_a_response,
     heartbeats_that_are_refused,
     statuses_of_topologies_and_of_the_end_of_the_application,
     later_versions,
+    static_members,
 ]
 
 
