@@ -189,8 +189,8 @@ def static_members(script: Groups) -> None:
         *(("a2", 0, "one"), ("a2", 4, "one"), ("a2", -1, "one"), ("a2", -2, "one"), ("a", 4, "three")),
         *(("a", -1, "three"), ("a", -2, "three"), ("a", -2, None), ("a", 9, "one"), ("a", 0, "")),
     ):
-        joining = {**group.joining("a"), **mine} if epoch == 0 else {}
-        note(f"{member} {epoch} {instance}", group.beat(member, epoch, **{**joining, "instance_id": instance}))
+        fields: dict[str, Any] = {**(group.joining("a") | mine if epoch == 0 else {}), "instance_id": instance}
+        note(f"{member} {epoch} {instance}", group.beat(member, epoch, **fields))
     note("a goes away", group.beat("a", -2, instance_id="one"))
     note("described", group.streams())
     note("b knows nothing of it", group.beat("b", 4, owned={"0": [2]}, instance_id="two"))
