@@ -23,10 +23,10 @@ SEEDS = (3, 1, 2, 8)
 """Seeds whose group has the protocol `consumer`; the one that finds the most bugs is first."""
 
 
-def without_owners(member: Any, target: Any, epoch: int, owned: Any, owners: Any) -> Any:
+def without_owners(member: Any, target: Any, epoch: int, owned: Any, owners: Any, subscribed: Any) -> Any:
     """A partition is given although another member holds it."""
     assert owners is not None
-    return reconcile(member, target, epoch, owned, {})
+    return reconcile(member, target, epoch, owned, {}, subscribed)
 
 
 def never_owned(owned: Any, partitions: Any) -> bool:

@@ -40,6 +40,11 @@ __all__ = [
 ]
 
 AUDIENCE, ISSUER = "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer"
+CLAIMS = (
+    ("audience", AUDIENCE, "sasl.oauthbearer.allow.unverified.audience"),
+    ("issuer", ISSUER, "sasl.oauthbearer.allow.unverified.issuer"),
+)
+"""A claim of a signed token, the setting with its values, and the one that leaves it unchecked."""
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 _JAAS = "sasl.jaas.config"
@@ -116,14 +121,12 @@ class ListenerMechanisms:
             raise ConfigError(
                 f"listener {self.listener.name} checks signed tokens: set sasl.oauthbearer.jwks.endpoint.url"
             )
-        for claim, name in (("audience", AUDIENCE), ("issuer", ISSUER)) if self.has_signed_tokens else ():
-            anyone = f"sasl.oauthbearer.allow.unverified.{claim}"
-            if not self._text(name, OAUTHBEARER) and not self.config.of_listener(
-                self.listener.name, anyone, OAUTHBEARER
-            ):
+        for claim, name, unchecked in CLAIMS if self.has_signed_tokens else ():
+            is_unchecked = self.config.of_listener(self.listener.name, unchecked, OAUTHBEARER)
+            if not self._text(name, OAUTHBEARER) and not is_unchecked:
                 raise ConfigError(
                     f"listener {self.listener.name} checks signed tokens: set {name} to the {claim} that they name, or "
-                    f"{anyone}=true to accept those of any {claim}"
+                    f"{unchecked}=true to accept those of any {claim}"
                 )
 
     @property
