@@ -199,7 +199,7 @@ def static_members(script: Groups) -> None:
     note("comes back", group.enter("a2", **mine, user_endpoint=here))
     note("described", group.streams())
     note("the id of before", group.beat("a", 4, instance_id="one"))
-    note("the id of now", group.beat("a2", 4, instance_id="one"))
+    note("the present id", group.beat("a2", 4, instance_id="one"))
     note("goes away", group.beat("a2", -2, instance_id="one"))
     note("another process", group.enter("a3", **{**mine, "process_id": "new"}, user_endpoint=there))
     note("described", group.streams())
