@@ -146,6 +146,7 @@ _SHARED_BUCKETS: tuple[str, ...] = (
     "advertised.listeners",
     "group.coordinator.cached.buffer.max.bytes",
     "group.consumer.max.assignment.interval.ms",
+    "group.streams.min.assignment.interval.ms",
     "sasl.oauthbearer.scope.claim.name",
 )
 _RANKS = {name: rank for rank, name in enumerate(_SHARED_BUCKETS)}
