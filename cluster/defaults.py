@@ -29,6 +29,12 @@ FETCHES_MISSED = 3
 """A follower that can be heard fetches at least once in `replica.fetch.wait.max.ms`."""
 
 
+ASSIGNED_AT_ONCE: Mapping[str, object] = {
+    f"group.{kind}.assignment.interval.ms": 0 for kind in ("consumer", "share", "streams")
+}
+"""Kafka 4.4 computes a target assignment when the last one is a second old (KIP-1263)."""
+
+
 def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -> dict[str, object]:
     """The settings of a cluster on one machine that differ from Kafka's defaults; `config` overrides each by name.
 
@@ -54,6 +60,7 @@ def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -
         "replica.fetch.backoff.ms": 50,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,
+        **ASSIGNED_AT_ONCE,
     }
 
 

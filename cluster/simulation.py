@@ -25,6 +25,7 @@ from typing import Any, cast
 
 from .broker import Broker
 from .config import BrokerConfig
+from .defaults import ASSIGNED_AT_ONCE
 from .errors import ClusterError, ConfigError, HarrowError
 from .events.brokers import BrokerPlanted
 from .events.processes import ProcessFailed
@@ -165,7 +166,7 @@ class SimulatedCluster:
         self._taps = taps
         self.config = {"log.flush.scheduler.interval.ms": FLUSH_CHECK_MS, **(config or {})}
         listeners = f"{CLIENTS}://{LOOPBACK}:0,{BROKERS}://{LOOPBACK}:0"
-        settings = BrokerConfig.parse({**self.config, "listeners": listeners})
+        settings = BrokerConfig.parse({**self._config(), "listeners": listeners})
         if any(row.security_protocol.has_tls for row in parse_listeners(settings)):
             raise ConfigError("TLS is not simulated: use PLAINTEXT or SASL_PLAINTEXT in listener.security.protocol.map")
         truncation = settings.text("harrow.replica.truncation")
@@ -182,6 +183,10 @@ class SimulatedCluster:
         sound = not plants and truncation == SAFE_TRUNCATION
         if sound if invariants is None else invariants:
             self.world.loop.after_event = self.invariants.after_event
+
+    def _config(self) -> dict[str, object]:
+        """The settings of the brokers; the trace has those that are not usual, and its bytes must not change."""
+        return {**ASSIGNED_AT_ONCE, **self.config}
 
     def _make_registry(self, host: ProcessHost) -> RegistryProcess:
         return RegistryProcess(host, {"folder": "/registry"}, self._store)
@@ -201,7 +206,7 @@ class SimulatedCluster:
                     "node_id": node_id,
                     "folder": f"/{machine.name}",
                     "registry": [LOOPBACK, REGISTRY_PORT],
-                    "config": {**self.config, "listeners": listeners},
+                    "config": {**self._config(), "listeners": listeners},
                     "expect": expect if first else 1,
                 },
             )

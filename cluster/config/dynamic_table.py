@@ -101,12 +101,9 @@ def _classes() -> Iterator[Setting]:
 
 def _since_4_4() -> Iterator[Setting]:
     """Settings that Kafka 4.3 and 4.4 added."""
-    buffers, assignments = "a coordinator keeps no buffer", "an assignment is computed at once"
+    buffers = "a coordinator keeps no buffer"
     rows: tuple[tuple[str, int | bool, str], ...] = (
         ("follower.fetch.last.tiered.offset.enable", False, _TIERED),
-        ("group.consumer.assignment.interval.ms", 1_000, assignments),
-        ("group.share.assignment.interval.ms", 1_000, assignments),
-        ("group.streams.assignment.interval.ms", 1_000, assignments),
         ("group.coordinator.cached.buffer.max.bytes", 1_048_588, buffers),
         ("share.coordinator.cached.buffer.max.bytes", 1_048_588, buffers),
     )
@@ -121,6 +118,20 @@ def _since_4_4() -> Iterator[Setting]:
             stored=reason,
             change=Change.CLUSTER,
         )
+    for kind in ("consumer", "share", "streams"):
+        for prefix, default, what in (
+            ("", 1_000, f"least time between two assignments of a {kind} group"),
+            ("min.", 0, "least such time of a group"),
+            ("max.", 15_000, "longest such time of a group"),
+        ):
+            yield Setting(
+                name=f"group.{kind}.{prefix}assignment.interval.ms",
+                default=default,
+                doc=what,
+                low=0,
+                high=INT_MAX,
+                change=Change.RESTART if prefix else Change.CLUSTER,
+            )
     yield Setting(
         name="cordoned.log.dirs",
         default="",

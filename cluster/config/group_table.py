@@ -16,8 +16,10 @@ from .values import BrokerConfig
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
+INTERVAL = "consumer.assignment.interval.ms"
 SHARE_SESSION = "share.session.timeout.ms"
 SHARE_HEARTBEAT = "share.heartbeat.interval.ms"
+SHARE_INTERVAL = "share.assignment.interval.ms"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_DELIVERIES = "share.delivery.count.limit"
 SHARE_LOCKS = "share.partition.max.record.locks"
@@ -28,13 +30,14 @@ DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 DEAD_LETTER_COPIES = "errors.deadletterqueue.copy.record.enable"
 STREAMS_SESSION = "streams.session.timeout.ms"
 STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
+STREAMS_INTERVAL = "streams.assignment.interval.ms"
 STREAMS_STANDBYS = "streams.num.standby.replicas"
 STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
 STREAMS_OFFSETS = "streams.task.offset.interval.ms"
 STREAMS_LAG = "streams.acceptable.recovery.lag"
 STREAMS_TAGS = "streams.rack.aware.assignment.tags"
 _STREAMS = (
-    *(STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY),
+    *(STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_INTERVAL, STREAMS_STANDBYS, STREAMS_DELAY),
     *(STREAMS_OFFSETS, STREAMS_LAG, STREAMS_TAGS),
 )
 
@@ -44,7 +47,7 @@ _DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)
 GROUP_SETTINGS: Mapping[str, Setting] = {
     **{
         name: replace(BY_NAME[f"group.{name}"], name=name)
-        for name in (SESSION, HEARTBEAT, SHARE_SESSION, SHARE_HEARTBEAT, *_STREAMS)
+        for name in (SESSION, HEARTBEAT, INTERVAL, SHARE_SESSION, SHARE_HEARTBEAT, SHARE_INTERVAL, *_STREAMS)
     },
     SHARE_LOCK_DURATION: replace(BY_NAME[f"group.{SHARE_LOCK_DURATION}"], name=SHARE_LOCK_DURATION, high=INT_MAX),
     SHARE_RESET: Setting(
@@ -98,8 +101,10 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     }
     for name in (
         *(HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION, SHARE_DELIVERIES, SHARE_LOCKS),
-        *(STREAMS_HEARTBEAT, STREAMS_SESSION),
+        *(STREAMS_HEARTBEAT, STREAMS_SESSION, INTERVAL, SHARE_INTERVAL, STREAMS_INTERVAL),
     ):
+        if name not in given:
+            continue
         kind, short = name.split(".", 1)
         least, most = f"group.{kind}.min.{short}", f"group.{kind}.max.{short}"
         if values[name] < broker.number(least):
@@ -124,6 +129,13 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     ):
         if values[session] <= values[heartbeat]:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def group_interval_ms(config: BrokerConfig, name: str, group_id: str) -> int:
+    """The assignment interval of a group, within the bounds of the broker: values of older bounds may be stored."""
+    kind, short = name.split(".", 1)
+    low, high = config.number(f"group.{kind}.min.{short}"), config.number(f"group.{kind}.max.{short}")
+    return min(max(config.group_number(group_id, name), low), high)
 
 
 def group_text(config: BrokerConfig, group_id: str, name: str) -> str:

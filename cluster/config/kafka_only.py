@@ -99,7 +99,6 @@ KAFKA_ONLY = frozenset(
         "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.jwt.validator.class",
         "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.token.endpoint.url",
         "security.inter.broker.protocol",
         "security.providers",

@@ -233,11 +233,10 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="max.decompressed.message.bytes",
         default=INT_MAX - 8,
-        doc="largest record after decompression",
+        doc="largest record of a compressed batch; a batch of more than 128 MiB when decompressed is refused anyway",
         low=0,
         high=INT_MAX,
         topic="max.decompressed.message.bytes",
-        stored="a batch of more than 128 MiB when decompressed is refused in any case",
     ),
     Setting(
         name="log.preallocate",

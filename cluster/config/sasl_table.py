@@ -59,12 +59,19 @@ def _exchange() -> Iterator[Setting]:
 def _tokens_of_oauth() -> Iterator[Setting]:
     for name, default, kind, doc in (
         ("jwks.endpoint.url", "", "", "where the keys of the issuer of tokens are, as http:, https: or file:"),
-        ("expected.audience", "", "list", "audiences of which a token names one; '': any"),
-        ("expected.issuer", "", "", "the issuer that a token names; '': any"),
+        ("expected.audience", "", "list", "audiences of which a signed token names one"),
+        ("expected.issuer", "", "", "the issuer that a signed token names"),
         ("sub.claim.name", "sub", "", "the claim of a token with the name of the user"),
+        ("scope.claim.name", "scope", "", "the claim of a signed token with its scopes; each is there once"),
     ):
         yield Setting(
             name=f"sasl.oauthbearer.{name}", default=default, doc=doc, kind=kind, unset=not default and not kind
+        )
+    for claim in ("audience", "issuer"):
+        yield Setting(
+            name=f"sasl.oauthbearer.allow.unverified.{claim}",
+            default=False,
+            doc=f"whether signed tokens of any {claim} are accepted where none is expected",
         )
     yield int_setting("sasl.oauthbearer.clock.skew.seconds", 30, "how far the clock of the issuer may be off")
     yield long_setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "how long keys are kept")

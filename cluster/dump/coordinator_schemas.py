@@ -44,6 +44,7 @@ _TOPIC_PARTITIONS_SINCE = Struct(
     "TopicPartitions", (field("topicId", "uuid"), _PARTITIONS, _tagged("assignmentEpochs", Many("int32"), 0, []))
 )
 _MEMBER_EPOCHS = (field("memberEpoch", "int32"), field("previousMemberEpoch", "int32"), field("state", "int8"))
+_TARGET_EPOCH = (field("assignmentEpoch", "int32"), _tagged("assignmentTimestamp", "int64", 0, 0))
 _ASSIGNED = field("assignedPartitions", Many(_TOPIC_PARTITIONS))
 _TARGET = field("topicPartitions", Many(_TOPIC_PARTITIONS))
 _SUBSCRIBED = field("subscribedTopicNames", Many("string"))
@@ -132,7 +133,7 @@ _CONSUMER: dict[int, Struct] = {
         _nullable("serverAssignor"),
         _tagged("classicMemberMetadata", _CLASSIC_METADATA, 0, {"sessionTimeoutMs": 0, "supportedProtocols": []}),
     ),
-    6: _value("ConsumerGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
+    6: _value("ConsumerGroupTargetAssignmentMetadataValue", *_TARGET_EPOCH),
     7: _value("ConsumerGroupTargetAssignmentMemberValue", _TARGET),
     8: _value(
         "ConsumerGroupCurrentMemberAssignmentValue",
@@ -153,7 +154,7 @@ _SHARED_TOPIC = Struct("TopicPartitionsInfo", (*_TOPIC_INFO, _PARTITIONS))
 _SHARE: dict[int, Struct] = {
     10: _value("ShareGroupMemberMetadataValue", _nullable("rackId"), *_CLIENT, _SUBSCRIBED),
     11: _value("ShareGroupMetadataValue", _EPOCH, field("metadataHash", "int64")),
-    12: _value("ShareGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
+    12: _value("ShareGroupTargetAssignmentMetadataValue", *_TARGET_EPOCH),
     13: _value("ShareGroupTargetAssignmentMemberValue", _TARGET),
     14: _value("ShareGroupCurrentMemberAssignmentValue", *_MEMBER_EPOCHS, _ASSIGNED),
     15: _value(
@@ -213,7 +214,7 @@ _STREAMS: dict[int, Struct] = {
         _nullable("userEndpoint", Struct("Endpoint", (*_strings("host"), field("port", "uint16")))),
         field("clientTags", Many(_TEXT_PAIR)),
     ),
-    20: _value("StreamsGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
+    20: _value("StreamsGroupTargetAssignmentMetadataValue", *_TARGET_EPOCH),
     21: _value(
         "StreamsGroupTargetAssignmentMemberValue",
         *(field(f"{kind}Tasks", Many(_TASKS)) for kind in ("active", "standby", "warmup")),

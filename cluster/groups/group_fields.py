@@ -61,6 +61,18 @@ def read_value(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T
     return decode(reader)
 
 
+def read_target_epoch(reader: FlexibleReader) -> tuple[int, int]:
+    """The assignment epoch, and when the target was computed (tag 0; Kafka before 4.3 writes none)."""
+    epoch, tags = reader.i32(), reader.tags()
+    return epoch, int.from_bytes(tags.get(0, b"\0"), signed=True)
+
+
+def write_target_epoch(out: FlexibleWriter, epoch: int, computed_ms: int) -> None:
+    """The inverse of `read_target_epoch`."""
+    out.i32(epoch)
+    out.tags([(0, computed_ms.to_bytes(8, signed=True))] if computed_ms else [])
+
+
 def read_partitions(
     reader: FlexibleReader, epochs: dict[tuple[UUID, int], int] | None = None, otherwise: int = 0
 ) -> dict[UUID, frozenset[int]]:

@@ -6,9 +6,11 @@ Owns: the coordinator runtime of `__consumer_offsets`, which hosts a `GroupShard
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
+from ..config.group_table import INTERVAL, group_interval_ms
 from ..coordinators import CoordinatorRuntime
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
@@ -57,15 +59,19 @@ class GroupService:
         )
         self.deadlines = GroupDeadlines(self.runtime.timer)
         self.consumer_rules = ConsumerRules(
-            view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms, group_number=config.group_number
+            view=cache,
+            limits=consumer_limits(config),
+            wall_ms=host.clock.wall_ms,
+            group_number=config.group_number,
+            group_interval_ms=partial(group_interval_ms, config, INTERVAL),
         )
         """What the rules of consumer groups need (KIP-848)."""
-        self.streams_rules: StreamsRules = streams_rules(config, cache)
+        self.streams_rules: StreamsRules = streams_rules(config, cache, host.clock.wall_ms)
         """What the rules of streams groups need (KIP-1071)."""
         protocols = config.text("group.coordinator.rebalance.protocols").split(",")
         self.serves_consumers = "consumer" in protocols
         """False where the settings switch the consumer protocol off."""
-        self.share_rules = share_rules(config, cache)
+        self.share_rules = share_rules(config, cache, host.clock.wall_ms)
         """What the rules of share groups need (KIP-932)."""
         self.persister = persister
         """Keeps the delivery states of share groups; None: their requests get UNSUPPORTED_VERSION."""

@@ -19,7 +19,7 @@ from ..ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 from ..share_coordinator.values import SharePartition, StateSummary
 from ..wire import messages
 from ..wire.request import denial
-from ..wire.topic_ids import UUID
+from ..wire.topic_ids import UUID, text_of
 from .consumer.members import by_topic_id
 from .service import GroupService
 from .share.initialization import begin, delete_topic, deleted
@@ -38,6 +38,8 @@ LAG_FROM = 1
 ABSENT = StateSummary(0, LeaderEpoch(0), NO_OFFSET)
 """What Kafka shows where the persister refuses."""
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
+UNEXPECTED = "The server experienced an unexpected error when processing the request."
+"""Kafka's text for a partition below 0."""
 NOT_EMPTY = "The group is not empty."
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
@@ -84,6 +86,7 @@ class ShareOffsetsApi:
             for name, rows in topics:  # as in Kafka, names and numbers that are there twice count once
                 if self._view.topic_id(name) is not None:
                     named.setdefault(name, {}).update(dict.fromkeys(rows))
+            _check_numbers(number for rows in named.values() for number in rows)
             unknown = [(name, rows) for name, rows in topics if self._view.topic_id(name) is None]
             found = [await self._described_topic(s, request.version, group_id, *row) for row in named.items()]
         except KafkaError as error:
@@ -157,10 +160,13 @@ class ShareOffsetsApi:
             refuse(error)
             return
         offsets, errors = self._wanted(request, body)
+        negative = self._negative(body, errors)
 
         def plan(draft: ShareDraft) -> Callable[[], None]:
             if draft.state.members:
                 raise KafkaError(ErrorCode.non_empty_group, NOT_EMPTY)
+            if negative is not None:
+                raise negative
             if not offsets:
                 return partial(answer, {})
             named = {
@@ -202,6 +208,19 @@ class ShareOffsetsApi:
                 else:
                     offsets[topic_id, row.partition_index] = Offset(row.start_offset)
         return offsets, errors
+
+    def _negative(self, body: Any, errors: Mapping[tuple[str, int], KafkaError]) -> KafkaError | None:
+        """The error of the whole request for a partition below 0 of a topic that is there, as Kafka words it."""
+        for topic in body.topics:
+            topic_id = self._view.topic_id(topic.topic_name)
+            for row in topic.partitions if topic_id is not None else ():
+                refused = errors.get((topic.topic_name, row.partition_index))
+                is_denied = refused is not None and refused.code is ErrorCode.topic_authorization_failed
+                if row.partition_index < 0 and topic_id is not None and not is_denied:
+                    place = f"{body.group_id} {text_of(topic_id)} {row.partition_index}"
+                    text = f"Initialize share group parameters has invalid partitionId - {place}"
+                    return KafkaError(ErrorCode.unknown_server_error, text)
+        return None
 
     def _named(self, errors: Errors) -> dict[tuple[str, int], KafkaError]:
         return {(self._view.topic_name(topic_id) or "", number): row for (topic_id, number), row in errors.items()}
@@ -308,6 +327,12 @@ class ShareOffsetsApi:
     def _check_served(self) -> None:
         if self._service.persister is None:
             raise KafkaError(ErrorCode.unsupported_version)
+
+
+def _check_numbers(numbers: Iterable[int]) -> None:
+    """UNKNOWN_SERVER_ERROR for a partition below 0, which the persister refuses."""
+    if any(number < 0 for number in numbers):
+        raise KafkaError(ErrorCode.unknown_server_error, UNEXPECTED)
 
 
 def _empty_topic(s: Any, version: int, name: str, numbers: Iterable[int], error: KafkaError | None) -> Any:

@@ -100,6 +100,10 @@ def _check_values(values: Mapping[str, Value], config: BrokerConfig) -> None:
     if values.get("log.retention.ms") == 0:
         raise ConfigError("log.retention.ms=0: expected -1 (never) or at least 1")
     _check_cleaner(values, number)
+    for kind in ("consumer", "share", "streams"):
+        name, least, most = (f"group.{kind}.{prefix}assignment.interval.ms" for prefix in ("", "min.", "max."))
+        if name in values and not config.number(least) <= number(name) <= config.number(most):
+            raise ConfigError(f"{name}={number(name)}: expected a number from {least} to {most}")
     local_ms, total_ms = number("log.local.retention.ms"), number("log.retention.ms")
     if "log.local.retention.ms" in values and local_ms > total_ms > -1:
         raise ConfigError(f"log.local.retention.ms={local_ms}: expected at most log.retention.ms ({total_ms})")

@@ -145,6 +145,9 @@ _SHARED_BUCKETS: tuple[str, ...] = (
     "delegation.token.max.lifetime.ms",
     "advertised.listeners",
     "group.coordinator.cached.buffer.max.bytes",
+    "group.consumer.max.assignment.interval.ms",
+    "group.streams.min.assignment.interval.ms",
+    "sasl.oauthbearer.scope.claim.name",
 )
 _RANKS = {name: rank for rank, name in enumerate(_SHARED_BUCKETS)}
 

@@ -21,6 +21,7 @@ from .indexes.transaction_index import AbortedTxn
 from .leader_epochs import LeaderEpochs
 from .log_segments import LogSegments
 from .producers.producer_states import ProducerStates
+from .record_checks import RECORD_BYTES_MAX
 from .results import FetchData
 from .segment import LogSegment
 from .segment_options import segment_options
@@ -89,7 +90,7 @@ class LocalLog:
         """BLOCKS. The first record at or after both: its time, offset and leader epoch."""
         for segment in self.segments.from_time(timestamp_ms):
             if segment.max_timestamp >= timestamp_ms:
-                found = find_timestamp(segment, timestamp_ms, start)
+                found = find_timestamp(segment, timestamp_ms, start, self.config.number(RECORD_BYTES_MAX))
                 if found is not None:
                     return found
         return None
@@ -99,7 +100,7 @@ class LocalLog:
         newest = max(list(self.segments.all), key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp < 0:
             return None
-        return find_timestamp(newest, newest.max_timestamp, start)
+        return find_timestamp(newest, newest.max_timestamp, start, self.config.number(RECORD_BYTES_MAX))
 
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [start, upper), by the offset of their marker (F5)."""

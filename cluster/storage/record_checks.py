@@ -5,6 +5,7 @@ appended. A batch of which one record is refused is refused as a whole; the erro
 (`RecordsRefusedError`), except where the bytes are no records:
 
     bytes that are no records, or not in the codec that the header names                   invalid_record
+    a compressed record above max.decompressed.message.bytes                               invalid_record
     a record without a key in a compacted topic                                            invalid_record
     a time outside message.timestamp.before.max.ms and message.timestamp.after.max.ms,
     where the producer sets the times                                                      invalid_timestamp
@@ -27,13 +28,14 @@ from ..ids import TopicPartition
 from ..wire.batch_header import HEADER_SIZE, BatchHeader
 from ..wire.compression import decompress
 from ..wire.record_walk import walk_records
-from ..wire.records import read_varint
+from ..wire.records import read_varint, too_large
 from .record_spans import RecordSpan, record_spans
 
 if TYPE_CHECKING:
     from ..config import TopicConfig
     from ..host.seam import Buffer
 
+RECORD_BYTES_MAX = "max.decompressed.message.bytes"
 _NO_TIMESTAMP = -1
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SHOWN = 3
@@ -44,11 +46,12 @@ _Faults = dict[int, str]
 class RecordChecks:
     """What a topic with these settings asks of the records of a client's batch."""
 
-    __slots__ = ("_after_ms", "_before_ms", "_compacted", "_log", "_log_append_time")
+    __slots__ = ("_after_ms", "_before_ms", "_bytes_max", "_compacted", "_log", "_log_append_time")
 
     def __init__(self, log: TopicPartition, config: TopicConfig) -> None:
         self._log = log
         self._compacted = "compact" in config.text("cleanup.policy")
+        self._bytes_max = config.number(RECORD_BYTES_MAX)
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._before_ms = config.number("message.timestamp.before.max.ms")
         self._after_ms = config.number("message.timestamp.after.max.ms")
@@ -60,6 +63,8 @@ class RecordChecks:
         """
         data = _decompressed(records, header)
         low, high = walk_records(data, header.record_count)
+        if header.codec:
+            check_sizes(data, header.record_count, self._bytes_max)
         if header.is_log_append_time:
             least = most = header.max_timestamp
             is_sound = not self._log_append_time and most != _NO_TIMESTAMP
@@ -109,6 +114,18 @@ def _decompressed(records: Buffer, header: BatchHeader) -> bytes:
         return decompress(header.codec, memoryview(records)[HEADER_SIZE : header.size])
     except KafkaError as error:
         raise KafkaError(ErrorCode.invalid_record, error.message) from None
+
+
+def check_sizes(data: bytes, count: int, bytes_max: int) -> None:
+    """KafkaError(invalid_record) for `count` decompressed records of which one is larger than `bytes_max`."""
+    if len(data) <= bytes_max:
+        return
+    at = 0
+    for _ in range(count):
+        size, at = read_varint(data, at)
+        if size > bytes_max:
+            raise too_large(size, bytes_max)
+        at += size
 
 
 def _times(data: bytes, spans: Sequence[RecordSpan], header: BatchHeader) -> list[int]:

@@ -12,7 +12,7 @@ Fails with KafkaError(corrupt_message) on bytes that are not valid records. Sour
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -41,6 +41,9 @@ CONTROL_KEY = struct.Struct(">hh")
 
 END_TXN_VALUE = struct.Struct(">hi")
 """Value of a transaction marker: version, coordinator epoch."""
+
+RECORD_BYTES_MOST = 2**31 - 1
+"""The length of a record has 32 bits."""
 
 _CRC = struct.Struct(">I")
 _VARINT_BITS_MAX = 63
@@ -146,20 +149,33 @@ def decode_records(batch: Buffer) -> list[Record]:
 
     KafkaError(corrupt_message) when the bytes are not valid records. The CRC is not checked.
     """
+    return list(each_record(batch))
+
+
+def each_record(batch: Buffer, bytes_max: int = RECORD_BYTES_MOST) -> Iterator[Record]:
+    """As `decode_records`, one after the other; KafkaError(invalid_record) at a compressed record above `bytes_max`."""
     try:
         header = header_at(batch)
         data = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size])
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-        records: list[Record] = []
         position = 0
         for _ in range(header.record_count):
             size, position = read_varint(data, position)
+            if size > bytes_max and header.codec:
+                raise too_large(size, bytes_max)
             end = position + size
-            records.append(_decode_record(data, position, end, header.base_offset, header.base_timestamp, append_time))
+            yield _decode_record(data, position, end, header.base_offset, header.base_timestamp, append_time)
             position = end
     except (IndexError, struct.error) as error:
         raise KafkaError(ErrorCode.corrupt_message, f"the batch does not decode: {error}") from None
-    return records
+
+
+def too_large(size: int, bytes_max: int) -> KafkaError:
+    """The refusal of a record above `max.decompressed.message.bytes`."""
+    return KafkaError(
+        ErrorCode.invalid_record,
+        f"Invalid record size: {size} exceeds the configured maximum record size of {bytes_max}.",
+    )
 
 
 def _encode_record(record: NewRecord, offset_delta: int, timestamp_delta: int) -> bytearray:

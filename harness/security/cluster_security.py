@@ -176,6 +176,8 @@ class ClusterSecurity:
             found[f"{of_mechanism}sasl.jaas.config"] = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
             found[f"{of_mechanism}sasl.server.callback.handler.class"] = JWKS_VALIDATOR
             found[f"{of_mechanism}sasl.oauthbearer.jwks.endpoint.url"] = self._jwks_file.as_uri()
+            found[f"{of_mechanism}sasl.oauthbearer.expected.issuer"] = token_issuer().name
+            found[f"{of_mechanism}sasl.oauthbearer.expected.audience"] = token_issuer().audience
         else:
             found[f"{of_mechanism}sasl.jaas.config"] = f"{_MODULES}.scram.ScramLoginModule required;"
             users = (f"{mechanism}=[name={name},password={self.password(name)}]" for name in self.first_users)

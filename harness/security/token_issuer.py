@@ -1,8 +1,14 @@
 """An issuer of signed tokens for tests of OAUTHBEARER: keys, their JWKS document, and tokens by HTTP on loopback.
 
     with TokenIssuer() as issuer:
-        config = {"listener.name.clients.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url, …}
-        token = issuer.token("alice", aud="kafka")
+        of_tokens = "listener.name.clients.oauthbearer.sasl.oauthbearer."
+        config = {
+            f"{of_tokens}jwks.endpoint.url": issuer.keys_url,
+            f"{of_tokens}expected.issuer": issuer.name,
+            f"{of_tokens}expected.audience": issuer.audience,
+            …
+        }
+        token = issuer.token("alice")
 
 Owns: the keys, and the HTTP server, which ends with the `with` block. `GET /keys` is the JWKS document; `POST /token`
 is the client credentials grant (RFC 6749, section 4.4): the client id is the user, any secret is right.
@@ -68,9 +74,11 @@ class IssuerKey:
 class TokenIssuer:
     """Issues tokens, and serves its keys while it is open."""
 
-    def __init__(self, name: str = "https://issuer.test") -> None:
+    def __init__(self, name: str = "https://issuer.test", audience: str = "kafka") -> None:
         self.name = name
         """The claim `iss`."""
+        self.audience = audience
+        """The claim `aud`: whom the tokens are for."""
         self.keys = [IssuerKey.make("key-1")]
         """Keys in the JWKS document; the last one signs."""
         self._server: ThreadingHTTPServer | None = None
@@ -113,7 +121,7 @@ class TokenIssuer:
         now = int(time.time())
         key = self.keys[-1]
         header = {"alg": "RS256", "typ": "JWT", "kid": key.key_id}
-        body = {"iss": self.name, "sub": user, "iat": now, "exp": now + lifetime_s, **claims}
+        body = {"iss": self.name, "sub": user, "aud": self.audience, "iat": now, "exp": now + lifetime_s, **claims}
         signed = f"{coded_json(header)}.{coded_json(body)}"
         return f"{signed}.{coded(key.signature(signed.encode()))}"
 

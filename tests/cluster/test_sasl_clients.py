@@ -265,7 +265,8 @@ def test_signed_tokens_of_an_issuer_log_in_and_others_do_not() -> None:
             f"{prefix}oauthbearer.sasl.jaas.config": f"{SECURITY}.oauthbearer.OAuthBearerLoginModule required;",
             f"{prefix}oauthbearer.sasl.server.callback.handler.class": JWKS_VALIDATOR,
             f"{prefix}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url,
-            f"{prefix}oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+            f"{prefix}oauthbearer.sasl.oauthbearer.expected.audience": issuer.audience,
+            f"{prefix}oauthbearer.sasl.oauthbearer.expected.issuer": issuer.name,
         }
         with Cluster(brokers=1, config=settings) as small:
 
@@ -282,8 +283,9 @@ def test_signed_tokens_of_an_issuer_log_in_and_others_do_not() -> None:
                 until(lambda: admin.poll(0.1) or errors, "an error")
                 return bool(errors[0].name() == "_AUTHENTICATION")
 
-            assert logs_in(lambda: issuer.token("alice", aud="kafka"))
+            assert logs_in(lambda: issuer.token("alice"))
             assert is_refused(lambda: issuer.token("alice", aud="other"))
+            assert is_refused(lambda: issuer.token("alice", iss="other"))
             assert is_refused(token)
             issuer.rotate()
-            until(lambda: logs_in(lambda: issuer.token("alice", aud="kafka")), "the new key")
+            until(lambda: logs_in(lambda: issuer.token("alice")), "the new key")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from harrow.cluster import simulation
 from harrow.cluster.groups import transactional_offsets_api
-from harrow.cluster.groups.consumer import heartbeats, reconciliation
+from harrow.cluster.groups.consumer import heartbeats, reconciliation, target_assignments
 from harrow.cluster.groups.consumer.consumer_group import ConsumerGroup
 from harrow.cluster.groups.consumer.members import MemberState
 from harrow.cluster.groups.consumer.reconciliation import reconcile
@@ -19,14 +20,14 @@ from harrow.harness.simulation import SimulationOptions, plan_seed, run_seed
 from long_runs import long_run
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
-SEEDS = (3, 1, 2, 8)
+SEEDS = (3, 1, 2, 8, 9)
 """Seeds whose group has the protocol `consumer`; the one that finds the most bugs is first."""
 
 
-def without_owners(member: Any, target: Any, epoch: int, owned: Any, owners: Any) -> Any:
+def without_owners(member: Any, target: Any, epoch: int, owned: Any, owners: Any, subscribed: Any) -> Any:
     """A partition is given although another member holds it."""
     assert owners is not None
-    return reconcile(member, target, epoch, owned, {})
+    return reconcile(member, target, epoch, owned, {}, subscribed)
 
 
 def never_owned(owned: Any, partitions: Any) -> bool:
@@ -101,3 +102,24 @@ def test_correct_coordinators_are_valid_in_the_same_seeds() -> None:
     for seed in SEEDS[:1]:
         result = run_seed(seed, OPTIONS)
         assert result.status == "valid", (seed, result.anomalies, result.reasons)
+
+
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=long_run) for seed in SEEDS[1:])])
+def test_members_that_wait_for_the_interval_between_assignments_lose_and_double_nothing(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """KIP-1263: a second, Kafka's default, and members that join and die more often than that."""
+    waits: list[bool] = []
+    assignment_time = target_assignments.assignment_time
+
+    def noted(*arguments: Any) -> int | None:
+        found = assignment_time(*arguments)
+        waits.append(found is None)
+        return found
+
+    monkeypatch.setattr(target_assignments, "assignment_time", noted)
+    monkeypatch.setattr(simulation, "ASSIGNED_AT_ONCE", {})
+    result = run_seed(seed, OPTIONS)
+    assert result.status == "valid", (result.anomalies, result.reasons)
+    assert True in waits
+    assert False in waits

@@ -13,9 +13,11 @@ from waiting import until
 
 GROUP = 32
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-SINCE_KAFKA_4_4 = ("consumer.assignment.interval.ms", "consumer.assignor.offload.enable")
+INTERVAL = "consumer.assignment.interval.ms"
+INTERNAL = "consumer.assignor.offload.enable"
+"""A group of Kafka shows it where its broker has it set; nothing reads it in Kafka 4.4."""
 SET, DELETE, APPEND = 0, 1, 2
-DEFAULT_SOURCE, GROUP_SOURCE = 5, 8
+STATIC_SOURCE, DEFAULT_SOURCE, GROUP_SOURCE = 4, 5, 8
 Code = ErrorCode
 
 
@@ -24,11 +26,7 @@ def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> Error
 
 
 def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
-    """The settings of consumers that 4.2 has; later releases have more, and all have those of share and streams groups.
-
-    Kafka 4.4 also has consumer.assignment.interval.ms and consumer.assignor.offload.enable: assignments of Harrow have
-    neither an interval nor a thread in the background, so its groups have no such setting.
-    """
+    """The settings of consumers; a group also has those of share and streams groups."""
     answer = kafka.raw().settings(GROUP, group)
     rows = {
         row.name: (
@@ -39,7 +37,7 @@ def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, .
             [(found.name, found.value, found.source) for found in row.synonyms],
         )
         for row in answer.configs
-        if row.name.startswith("consumer.") and row.name not in SINCE_KAFKA_4_4
+        if row.name.startswith("consumer.") and row.name != INTERNAL
     }
     return ErrorCode(answer.error_code), rows
 
@@ -58,11 +56,13 @@ def row(name: str, value: int, default: int | None = None) -> tuple[Any, ...]:
 
 def test_settings_of_a_group_replace_the_brokers(kafka: Any) -> None:
     group = f"a/group.{uuid4().hex[:8]}"
-    usual = {SESSION: row(SESSION, 45_000), HEARTBEAT: row(HEARTBEAT, 5_000)}
+    brokers = [(f"group.{INTERVAL}", "0", STATIC_SOURCE), (f"group.{INTERVAL}", "1000", DEFAULT_SOURCE)]
+    interval = ("0", STATIC_SOURCE, 3, False, brokers)  # both clusters begin with it
+    usual = {SESSION: row(SESSION, 45_000), HEARTBEAT: row(HEARTBEAT, 5_000), INTERVAL: interval}
     assert described(kafka, group) == (Code.none, usual)
     assert group not in listed(kafka)
     assert change(kafka, group, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")) is Code.none
-    own = {SESSION: row(SESSION, 50_000, 45_000), HEARTBEAT: row(HEARTBEAT, 6_000, 5_000)}
+    own = {SESSION: row(SESSION, 50_000, 45_000), HEARTBEAT: row(HEARTBEAT, 6_000, 5_000), INTERVAL: interval}
     until(lambda: described(kafka, group) == (Code.none, own), "the group's own settings")
     until(lambda: group in listed(kafka), "the group is listed")
     assert change(kafka, group, (SESSION, DELETE, None)) is Code.none

@@ -10,6 +10,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.batches import Codec
 from harrow.cluster.wire.records import NewRecord, build_batch
+from waiting import until
 
 Code = ErrorCode
 CODECS = tuple(Codec)
@@ -43,6 +44,35 @@ def test_records_without_a_key_are_named_in_the_refusal_of_their_batch(kafka: An
     assert message.startswith("One or more records have been rejected due to 4 record errors in")
     assert message.count("RecordError(") == 3
     assert produced(kafka, topic, batch("a", ""))[0] == "none", "an empty key is a key"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compressed_record_above_the_largest_is_refused_and_not_looked_at(kafka: Any, codec: int) -> None:
+    """`max.decompressed.message.bytes`: the length of a record without the field that has the length."""
+    now_ms = time.time_ns() // 1_000_000
+    small: list[NewRecord] = [(b"k", b"v", ())]
+
+    def large(size: int) -> bytes:
+        return build_batch(
+            [*small, (b"k", bytes(size), ())], timestamp_ms=now_ms, timestamps_ms=[now_ms, now_ms + 9], codec=codec
+        )
+
+    kept = kafka.topic("kept", 1)
+    assert produced(kafka, kept, large(992))[0] == "none"
+    topic = kafka.topic("large", 1, max_decompressed_message_bytes="1000")
+    assert produced(kafka, topic, large(991))[0] == "none", (
+        "1,000 bytes: 2 of lengths, 5 of fields, 1 key, 991 value, 1"
+    )
+    text = "Invalid record size: 1001 exceeds the configured maximum record size of 1000."
+    code, errors, message = produced(kafka, topic, large(993))
+    assert (code, errors) == ("invalid_record" if codec else "none", [])
+    assert message == (text if codec and kafka.name == "harrow" else None), "Kafka has the text in its log only"
+    # what is stored, and is too large now
+    raw = kafka.raw(1)
+    assert raw.change_settings(2, kept, ("max.decompressed.message.bytes", 0, "999")).error_code == 0
+    until(lambda: raw.list_offset(kept, 0, now_ms + 1).error_code.name == code, code)
+    assert raw.list_offset(kept, 0, now_ms).offset == 0, "the record before it is found"
+    assert raw.list_offset(kept, 0, -3).error_code.name == code, "the largest time"
 
 
 @pytest.mark.parametrize("version", [5, 7, 8, 11])

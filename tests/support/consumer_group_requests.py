@@ -108,6 +108,10 @@ class ModelConsumer:
         code: ErrorCode = response.error_code
         return code
 
+    def resubscribe(self, *topics: str) -> None:
+        """The next heartbeat has every field, with these topics."""
+        self.topics, self._sends_everything = topics, True
+
     def leave(self) -> None:
         """Leave: the client gives up everything first."""
         self.owned = {}

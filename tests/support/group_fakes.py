@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from coordinator_fakes import FakeCache, FakePartition, FakeReplicas, Sent, send_request
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.defaults import ASSIGNED_AT_ONCE
 from harrow.cluster.errors import KafkaError
 from harrow.cluster.groups import GroupCoordinator
 from harrow.cluster.metadata.new_topic import NewTopic
@@ -41,7 +42,7 @@ class GroupTestBed:
         self.replicas = FakeReplicas(self.host)
         self.cache = FakeCache()
         self.topics = FakeTopics(self.cache)
-        defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+        defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, **ASSIGNED_AT_ONCE}
         config = BrokerConfig.parse({**defaults, **{name.replace("_", "."): value for name, value in settings.items()}})
         replicas, cache = cast("Any", (self.replicas, self.cache))
         self.persister = MemoryPersister()

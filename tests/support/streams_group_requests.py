@@ -118,10 +118,11 @@ class ModelStreams:
     had (Kafka 4.2 and 4.4; `conformance/test_streams_groups_as_kafka.py: a_member_that_loses_a_response`).
     """
 
-    def __init__(self, bed: GroupTestBed, member_id: str, process_id: str) -> None:
+    def __init__(self, bed: GroupTestBed, member_id: str, process_id: str, instance_id: str | None = None) -> None:
         self.bed = bed
         self.member_id = member_id
         self.process_id = process_id
+        self.instance_id = instance_id
         self.epoch = 0
         self.active: dict[str, list[int]] = {}
         self.standby: dict[str, list[int]] = {}
@@ -130,10 +131,17 @@ class ModelStreams:
     def beat(self, *, lose_response: bool = False) -> ErrorCode:
         """One heartbeat; with `lose_response` the client does not see the response."""
         if self.epoch == 0:
-            response = streams_join(self.bed, self.member_id, process_id=self.process_id)
+            response = streams_join(self.bed, self.member_id, process_id=self.process_id, instance_id=self.instance_id)
         else:
             standby = tuple({"subtopology_id": name, "partitions": tuple(p)} for name, p in self.standby.items())
-            response = streams_heartbeat(self.bed, self.member_id, self.epoch, owned=self.active, standby_tasks=standby)
+            response = streams_heartbeat(
+                self.bed,
+                self.member_id,
+                self.epoch,
+                owned=self.active,
+                standby_tasks=standby,
+                instance_id=self.instance_id,
+            )
         if response is None or lose_response:
             if self.epoch > 0 and (
                 response is None or response.error_code is not ErrorCode.none or response.active_tasks is not None
@@ -157,8 +165,14 @@ class ModelStreams:
 
     def leave(self) -> None:
         """Leave the group."""
-        streams_heartbeat(self.bed, self.member_id, -1)
+        streams_heartbeat(self.bed, self.member_id, -1, instance_id=self.instance_id)
         self.abandon()
+
+    def restart(self) -> None:
+        """Leave for a restart as a static member; the next heartbeat joins under another member id."""
+        streams_heartbeat(self.bed, self.member_id, -2, instance_id=self.instance_id)
+        self.abandon()
+        self.member_id += "+"
 
     def tasks(self) -> list[tuple[str, int]]:
         """Its active tasks."""

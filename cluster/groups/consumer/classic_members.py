@@ -38,11 +38,11 @@ def join(draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_cha
     metadata = replace(
         given, instance_id=given.instance_id or before.instance_id, rack_id=given.rack_id or before.metadata.rack_id
     )
-    member = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
+    resubscribed = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
     owned = to_ids(subscription.owned, rules.view)
-    current = advance(draft, member.member_id, owned)
+    current = advance(draft, before.member_id, owned, rules.view, resubscribed=resubscribed)
     return JoinResult(
-        member_id=member.member_id,
+        member_id=before.member_id,
         generation=current.epoch,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=request.protocols[0].name,
@@ -53,7 +53,7 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
     """SyncGroup: the assigned partitions of the member.
 
     A member that must revoke partitions learns from the response which ones it keeps. So it gets them although its
-    epoch is older than the group's; a member in another state joins again (REBALANCE_IN_PROGRESS).
+    epoch is older than the assignment's; a member in another state joins again (REBALANCE_IN_PROGRESS).
     """
     member = classic_member(state, group_id, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
@@ -61,7 +61,7 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
     must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
-    if member.epoch < state.epoch and not must_revoke:
+    if member.epoch < state.target_epoch and not must_revoke:
         raise KafkaError(ErrorCode.rebalance_in_progress)
     return SyncResult(
         protocol_type=request.protocol_type,
@@ -75,7 +75,7 @@ def heartbeat(state: GroupData, group_id: str, member_id: str, instance_id: str 
     member = classic_member(state, group_id, member_id, instance_id)
     _check_generation(member, generation)
     must_join = (
-        member.epoch < state.epoch
+        member.epoch < state.target_epoch
         or member.current.state is MemberState.UNREVOKED_PARTITIONS
         or (member.current.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))
     )

@@ -47,9 +47,11 @@ class MemberRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """Key 6: the assignment epoch."""
+    """Key 6: the assignment epoch, and when the target assignment was computed."""
 
     value: int | None
+    computed_ms: int = 0
+    """Wall clock; 0: none was computed, as in a group without members."""
 
 
 class TargetRecord(NamedTuple):

@@ -51,12 +51,24 @@ class ConsumerGroupState(Enum):
 class GroupData:
     """The replayed state of one consumer group."""
 
-    __slots__ = ("epoch", "instances", "members", "metadata_hash", "owners", "regexes", "target_epoch", "targets")
+    __slots__ = (
+        "computed_ms",
+        "epoch",
+        "instances",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regexes",
+        "target_epoch",
+        "targets",
+    )
 
     def __init__(self) -> None:
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
+        self.computed_ms = 0
+        """When the target assignment was computed, on the wall clock; 0: never."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -108,8 +120,8 @@ class GroupData:
                 pass
             case MemberRecord():
                 self._apply_member(record)
-            case TargetEpochRecord(value):
-                self.target_epoch = value or 0
+            case TargetEpochRecord(value, computed_ms):
+                self.target_epoch, self.computed_ms = value or 0, computed_ms
             case TargetRecord(member_id, value):
                 _put(self.targets, member_id, value)
             case CurrentRecord(member_id, value):

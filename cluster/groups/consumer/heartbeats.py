@@ -27,8 +27,8 @@ from .members import (
     Partitions,
     each,
 )
-from .reconciliation import reconcile
-from .subscriptions import REGEX_FIELD, TopicView, resolve, topics_of
+from .reconciliation import Subscribed, reconcile
+from .subscriptions import REGEX_FIELD, TopicView, partition_counts, resolve, topics_of
 from .target_assignments import FIRST_EPOCH, NEW_EPOCH, ConsumerRules, assignor_name, update_group_epoch, update_target
 
 MEMBER_ID_BY_CLIENT_FROM = 1
@@ -133,11 +133,11 @@ def heartbeat(
         compile_regex(request.regex, REGEX_FIELD)
     before = draft.state.members.get(member.member_id, member)
     metadata = request.applied_to(before.metadata)
-    updated = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
-    current = advance(draft, updated.member_id, request.owned)
+    resubscribed = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
+    current = advance(draft, member.member_id, request.owned, rules.view, resubscribed=resubscribed)
     changed = current.assigned != member.current.assigned
     return HeartbeatResult(
-        member_id=updated.member_id,
+        member_id=member.member_id,
         epoch=current.epoch,
         interval_ms=rules.limits.heartbeat_interval_ms,
         assigned=current.assigned if changed or request.is_full else None,
@@ -146,8 +146,8 @@ def heartbeat(
 
 def subscribe(
     draft: Draft, before: ConsumerMember, metadata: MemberMetadata, rules: ConsumerRules, *, topics_changed: bool
-) -> ConsumerMember:
-    """Store what a member says about itself.
+) -> bool:
+    """Store what a member says about itself; returns whether its subscription changed.
 
     A new subscription, a group's first member, and another assignor that most members name give the group a new epoch.
     """
@@ -163,7 +163,7 @@ def subscribe(
     if bump or new_regex or topics_changed:
         update_group_epoch(draft, rules, bump=bump, first=FIRST_EPOCH if changed else NEW_EPOCH)
     update_target(draft, rules)
-    return draft.state.members[before.member_id]
+    return resubscribed or new_regex
 
 
 def _resubscribed(state: GroupData, before: ConsumerMember, metadata: MemberMetadata, view: TopicView) -> bool:
@@ -181,11 +181,16 @@ def _resubscribed(state: GroupData, before: ConsumerMember, metadata: MemberMeta
     return topics_of(before, state) != frozenset((*metadata.topics, *resolve(new, view)))
 
 
-def advance(draft: Draft, member_id: str, owned: Partitions | None) -> CurrentAssignment:
+def advance(
+    draft: Draft, member_id: str, owned: Partitions | None, view: TopicView, *, resubscribed: bool
+) -> CurrentAssignment:
     """Move a member one step towards its target assignment."""
     state = draft.state
     member = state.members[member_id]
-    current = reconcile(member, state.target(member_id), state.target_epoch, owned, state.owners)
+    if member.is_reconciled_to(state.target_epoch) and not resubscribed:
+        return member.current
+    subscribed = Subscribed(partition_counts(topics_of(member, state), view).keys(), resubscribed)
+    current = reconcile(member, state.target(member_id), state.target_epoch, owned, state.owners, subscribed)
     if current != member.current:
         draft.add(CurrentRecord(member_id, current))
     return current

@@ -32,6 +32,12 @@ def consumer_limits(config: BrokerConfig) -> ConsumerLimits:
             "group.consumer.min.heartbeat.interval.ms",
             "group.consumer.max.heartbeat.interval.ms",
         ),
+        assignment_interval_ms=_between(
+            config,
+            "group.consumer.assignment.interval.ms",
+            "group.consumer.min.assignment.interval.ms",
+            "group.consumer.max.assignment.interval.ms",
+        ),
         max_size=config.number("group.consumer.max.size"),
         assignors=_assignors(config.text("group.consumer.assignors")),
         upgrades=policy in UPGRADES,

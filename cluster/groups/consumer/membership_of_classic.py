@@ -41,7 +41,7 @@ def join(
         # as in Kafka: a dynamic member that changes its protocol leaves a consumer group of classic members
         if replaced is None or replaced.is_classic:
             return partial(joined, result, stays=result.error is ErrorCode.none)
-        resubscribed = draft.state.epoch != group.data.epoch
+        resubscribed = group.data.target_epoch < draft.state.epoch
         downgraded = surroundings.downgrade(group, draft, rebalance=resubscribed)
         if downgraded and resubscribed:  # the member joins again, for the rebalance
             same = replaced.member_id == result.member_id

@@ -7,6 +7,7 @@ that no other member holds. The rest follows in later heartbeats.
 | state                | moves on when                                                         |
 | -------------------- | --------------------------------------------------------------------- |
 | STABLE               | the assignment epoch is another than the member's                     |
+| STABLE, UNREVOKED_…  | the member's subscription changed: it gives up what it left           |
 | UNREVOKED_PARTITIONS | the member reports its partitions, and none of those to be revoked    |
 | UNRELEASED_PARTITIONS| at each heartbeat                                                     |
 
@@ -16,10 +17,20 @@ Source: Kafka's CurrentAssignmentBuilder.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ...errors import ErrorCode, KafkaError
 from ...wire.topic_ids import UUID
-from .members import ConsumerMember, CurrentAssignment, MemberState, Partitions, by_topic_id, each
+from .members import NO_PARTITIONS, ConsumerMember, CurrentAssignment, MemberState, Partitions, by_topic_id, each
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What a member subscribes to now. A target assignment may be older, and have what the member left (KIP-1263)."""
+
+    topics: Collection[UUID]
+    changed: bool
+    """True when the operation changed it."""
 
 
 def reconcile(
@@ -28,6 +39,7 @@ def reconcile(
     assignment_epoch: int,
     owned: Partitions | None,
     owners: Mapping[tuple[UUID, int], str],
+    subscribed: Subscribed,
 ) -> CurrentAssignment:
     """The member's next assignment, or its present one. `owned`: what the member reports; None: nothing reported.
 
@@ -36,7 +48,7 @@ def reconcile(
     current = member.current
     epoch = current.epoch
     if current.state is MemberState.STABLE and epoch == assignment_epoch:
-        return current
+        return _without_left_topics(member, owned, subscribed)
     if current.state is MemberState.UNKNOWN:
         if owned is None or owned:
             raise KafkaError(
@@ -46,8 +58,30 @@ def reconcile(
             )
         epoch = assignment_epoch
     if current.state is MemberState.UNREVOKED_PARTITIONS and _owns_any(owned, set(each(current.revoking))):
+        return _without_left_topics(member, owned, subscribed)
+    wanted = {topic_id: numbers for topic_id, numbers in target.items() if topic_id in subscribed.topics}
+    return _next(member, epoch, wanted, assignment_epoch, owned, owners)
+
+
+def _without_left_topics(member: ConsumerMember, owned: Partitions | None, subscribed: Subscribed) -> CurrentAssignment:
+    """At its old epoch, a member that no longer subscribes to a topic gives up the partitions of that topic."""
+    current = member.current
+    left = {topic_id: rows for topic_id, rows in current.assigned.items() if topic_id not in subscribed.topics}
+    if not subscribed.changed or not left:
         return current
-    return _next(member, epoch, target, assignment_epoch, owned, owners)
+    kept = {topic_id: rows for topic_id, rows in current.assigned.items() if topic_id not in left}
+    revoking = by_topic_id((*each(current.revoking), *each(left)))
+    stays = _owns_any(owned, set(each(revoking)))
+    assert stays or not current.revoking, f"{member.member_id} revokes {current.revoking} and reports {owned}"
+    held = sorted(each(kept)) + (sorted(each(revoking)) if stays else [])
+    return CurrentAssignment(
+        epoch=current.epoch,
+        previous_epoch=current.epoch,
+        state=MemberState.UNREVOKED_PARTITIONS if stays else current.state,
+        assigned=kept,
+        revoking=revoking if stays else NO_PARTITIONS,
+        epochs={partition: current.epochs[partition] for partition in sorted(held)},
+    )
 
 
 def _next(

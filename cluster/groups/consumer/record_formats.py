@@ -9,7 +9,7 @@ a flexible format: varint lengths, and tagged fields at the end of each structur
 | 4    | group              | (written up to Kafka 4.0; ignored)                                     |
 | 5    | group, member      | instance, rack, client, host, topics, regex, rebalance timeout,        |
 |      |                    | assignor, tag 0: classic member                                        |
-| 6    | group              | assignment epoch                                                       |
+| 6    | group              | assignment epoch, tag 0: when the assignment was computed              |
 | 7    | group, member      | target assignment                                                      |
 | 8    | group, member      | epoch, previous epoch, state, assigned partitions, partitions to       |
 |      |                    | revoke; tag 0 of each topic: the epoch of each partition (KIP-1251)    |
@@ -30,7 +30,14 @@ from ...coordinators import KeyValue, RecordFormatError
 from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
 from ...wire.topic_ids import UUID
-from ..group_fields import encode_key, read_partitions, read_value, write_partitions
+from ..group_fields import (
+    encode_key,
+    read_partitions,
+    read_target_epoch,
+    read_value,
+    write_partitions,
+    write_target_epoch,
+)
 from .group_records import (
     ConsumerRecord,
     CurrentRecord,
@@ -64,7 +71,7 @@ def decode_record(kind: int, name: str, value: Buffer | None) -> ConsumerRecord:
         case 5:
             return MemberRecord(name, read_value(value, _member))
         case 6:
-            return TargetEpochRecord(read_value(value, FlexibleReader.i32))
+            return TargetEpochRecord(*(read_value(value, read_target_epoch) or (None, 0)))
         case 7:
             return TargetRecord(name, read_value(value, read_partitions))
         case 8:
@@ -103,9 +110,8 @@ def _encode_value(record: ConsumerRecord) -> bytes | None:
             out.tags([(0, value.metadata_hash.to_bytes(8, signed=True))] if value.metadata_hash else [])
         case MemberRecord(_, MemberMetadata() as value):
             _write_member(out, value)
-        case TargetEpochRecord(int() as value):
-            out.i32(value)
-            out.tags()
+        case TargetEpochRecord(int() as value, computed_ms):
+            write_target_epoch(out, value, computed_ms)
         case TargetRecord(_, value):
             write_partitions(out, value or {})
             out.tags()

@@ -27,6 +27,8 @@ class ConsumerLimits:
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    """At least so long after one target assignment the next one is computed (KIP-1263)."""
     max_size: int
     assignors: tuple[str, ...]
     """Allowed assignors; the first is the default."""
@@ -49,15 +51,25 @@ class ConsumerRules:
     wall_ms: Callable[[], int]
     group_number: Callable[[str, str], int]
     """The value of a setting for one group: its own, else the broker's."""
+    group_interval_ms: Callable[[str], int]
+    """The assignment interval of one group."""
 
     def of_group(self, group_id: str) -> ConsumerRules:
         """The rules with the settings of one group, as they are now."""
         limits = self.limits
         session_ms = self.group_number(group_id, SESSION)
         heartbeat_ms = self.group_number(group_id, HEARTBEAT)
-        if (session_ms, heartbeat_ms) == (limits.session_timeout_ms, limits.heartbeat_interval_ms):
+        interval_ms = self.group_interval_ms(group_id)
+        known = (limits.session_timeout_ms, limits.heartbeat_interval_ms, limits.assignment_interval_ms)
+        if (session_ms, heartbeat_ms, interval_ms) == known:
             return self
-        return replace(self, limits=replace(limits, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms))
+        changed = replace(
+            limits,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=heartbeat_ms,
+            assignment_interval_ms=interval_ms,
+        )
+        return replace(self, limits=changed)
 
 
 def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool, first: int = FIRST_EPOCH) -> None:
@@ -73,9 +85,12 @@ def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool, first:
 
 
 def update_target(draft: Draft, rules: ConsumerRules) -> None:
-    """Compute the target assignment of the group epoch, unless there is one."""
+    """Compute the target assignment of the group epoch, unless there is one or the last one is too young."""
     state = draft.state
     if state.epoch <= state.target_epoch:
+        return
+    computed_ms = assignment_time(state.computed_ms, rules.limits.assignment_interval_ms, rules.wall_ms)
+    if computed_ms is None:
         return
     counts = partition_counts(subscribed_topics(state), rules.view)
     members = [
@@ -92,7 +107,21 @@ def update_target(draft: Draft, rules: ConsumerRules) -> None:
     for member_id, target in targets.items():
         if member_id not in state.targets or target != state.target(member_id):
             draft.add(TargetRecord(member_id, target))
-    draft.add(TargetEpochRecord(state.epoch))
+    draft.add(TargetEpochRecord(state.epoch, computed_ms))
+
+
+def assignment_time(computed_ms: int, interval_ms: int, wall_ms: Callable[[], int]) -> int | None:
+    """The time of a target assignment that is computed now; None where the last one is too young (KIP-1263).
+
+    `computed_ms`: the time of the last one. Until the interval is over, members go on towards the last one, and the
+    group epoch may rise again: the next heartbeat after the interval computes one assignment for all that changed. As
+    in Kafka, the wall clock counts, and a group that was empty does not wait. A group without interval needs no time;
+    Kafka writes it there, too.
+    """
+    if not interval_ms:
+        return 0
+    now_ms = wall_ms()
+    return None if computed_ms and now_ms < computed_ms + interval_ms else now_ms
 
 
 def _check(targets: Mapping[str, Partitions], members: Iterable[Subscriber], counts: Mapping[UUID, int]) -> None:

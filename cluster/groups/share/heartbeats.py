@@ -17,6 +17,7 @@ from ...wire.topic_ids import UUID
 from ..consumer.group_records import GroupEpoch
 from ..consumer.members import Partitions, by_topic_id, each
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
+from ..consumer.target_assignments import assignment_time
 from .initialization import begin, uninitialized
 from .limits import ShareRules
 from .members import JOIN_EPOCH, LEAVE_EPOCH, ShareAssignment, ShareMember, ShareMetadata, Topics
@@ -94,10 +95,11 @@ def heartbeat(
     """A heartbeat that is no leave. `topics_changed`: the topics of the cluster may differ from the last time."""
     _check_size(draft.state, request.member_id, rules.max_size)
     before = _member_of(draft.state, request)
-    pending = assignment_pending(draft.state)
+    # a target assignment that is to be computed has those partitions, too
+    pending = draft.state.target_epoch >= draft.state.epoch and assignment_pending(draft.state)
     bump = _store(draft, before, request.applied_to(before.metadata)) or pending
     bump = _update_epoch(draft, rules, bump=bump) if bump or topics_changed else False
-    update_target(draft, rules.view)
+    update_target(draft, rules, request.group_id)
     current = _advance(draft, request.member_id, rules.view, subscription_changed=bump)
     changed = current.assigned != before.current.assigned
     is_full = request.epoch == JOIN_EPOCH or request.topics is not None
@@ -201,14 +203,17 @@ def _update_epoch(draft: ShareDraft, rules: ShareRules, *, bump: bool) -> bool:
     return rises
 
 
-def update_target(draft: ShareDraft, view: TopicView) -> None:
-    """Compute the target assignment of the group epoch, unless there is one."""
+def update_target(draft: ShareDraft, rules: ShareRules, group_id: str) -> None:
+    """Compute the target assignment of the group epoch, unless there is one or the last one is too young."""
     state = draft.state
     if state.epoch <= state.target_epoch:
         return
+    computed_ms = assignment_time(state.computed_ms, rules.assignment_interval_ms(group_id), rules.wall_ms)
+    if computed_ms is None:
+        return
     members = list(state.members.values())
     subscribers = [
-        ShareSubscriber(member.member_id, _topic_ids(member, view), state.target(member.member_id))
+        ShareSubscriber(member.member_id, _topic_ids(member, rules.view), state.target(member.member_id))
         for member in members
     ]
     same_topics = len({member.metadata.topics for member in members}) <= 1
@@ -216,7 +221,7 @@ def update_target(draft: ShareDraft, view: TopicView) -> None:
     for member_id, target in targets.items():
         if member_id not in state.targets or target != state.target(member_id):
             draft.add(ShareTargetRecord(member_id, target))
-    draft.add(ShareTargetEpochRecord(state.epoch))
+    draft.add(ShareTargetEpochRecord(state.epoch, computed_ms))
 
 
 def _topic_ids(member: ShareMember, view: TopicView) -> frozenset[UUID]:

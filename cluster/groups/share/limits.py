@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ...config import BrokerConfig
-from ...config.group_table import SHARE_HEARTBEAT, SHARE_SESSION
+from ...config.group_table import SHARE_HEARTBEAT, SHARE_INTERVAL, SHARE_SESSION, group_interval_ms
 from ...errors import ConfigError
 from ..consumer.subscriptions import TopicView
 
@@ -44,6 +45,11 @@ BOUNDED = (
         "group.share.min.partition.max.record.locks",
         "group.share.max.partition.max.record.locks",
     ),
+    (
+        "group.share.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
 )
 """A setting, and those with its least and its greatest value."""
 
@@ -58,6 +64,9 @@ class ShareRules:
     """Partitions that are initializing are initialized again after so long."""
     group_number: Callable[[str, str], int]
     """The value of a setting for one group: its own, else the broker's."""
+    assignment_interval_ms: Callable[[str], int]
+    """At least so long after one target assignment of a group the next one is computed (KIP-1263)."""
+    wall_ms: Callable[[], int]
 
     def session_timeout_ms(self, group_id: str) -> int:
         """A member that sends no heartbeat for so long loses its membership."""
@@ -68,7 +77,7 @@ class ShareRules:
         return self.group_number(group_id, SHARE_HEARTBEAT)
 
 
-def share_rules(config: BrokerConfig, view: TopicView) -> ShareRules:
+def share_rules(config: BrokerConfig, view: TopicView, wall_ms: Callable[[], int]) -> ShareRules:
     """The rules; ConfigError where settings contradict each other."""
     for name, least, most in BOUNDED:
         value, low, high = config.number(name), config.number(least), config.number(most)
@@ -86,4 +95,6 @@ def share_rules(config: BrokerConfig, view: TopicView) -> ShareRules:
             config.number("group.share.initialize.retry.interval.ms"), config.number("offsets.commit.timeout.ms")
         ),
         group_number=config.group_number,
+        assignment_interval_ms=partial(group_interval_ms, config, SHARE_INTERVAL),
+        wall_ms=wall_ms,
     )

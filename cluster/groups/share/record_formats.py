@@ -27,7 +27,14 @@ from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
 from ...wire.topic_ids import UUID
 from ..consumer.group_records import GroupEpoch
-from ..group_fields import encode_key, read_partitions, read_value, write_partitions
+from ..group_fields import (
+    encode_key,
+    read_partitions,
+    read_target_epoch,
+    read_value,
+    write_partitions,
+    write_target_epoch,
+)
 from .members import NamedPartitions, ShareAssignment, ShareMetadata, StatePartitions, Topics
 from .share_records import (
     ShareCurrentRecord,
@@ -61,7 +68,7 @@ def decode_share_record(kind: int, name: str, value: Buffer | None) -> ShareReco
         case 11:
             return ShareEpochRecord(read_value(value, _group_epoch))
         case 12:
-            return ShareTargetEpochRecord(read_value(value, FlexibleReader.i32))
+            return ShareTargetEpochRecord(*(read_value(value, read_target_epoch) or (None, 0)))
         case 13:
             return ShareTargetRecord(name, read_value(value, read_partitions))
         case 14:
@@ -101,8 +108,9 @@ def _encode_value(record: ShareRecord) -> bytes | None:
         case ShareEpochRecord(GroupEpoch() as value):
             out.i32(value.epoch)
             out.i64(value.metadata_hash)
-        case ShareTargetEpochRecord(int() as value):
-            out.i32(value)
+        case ShareTargetEpochRecord(int() as value, computed_ms):
+            write_target_epoch(out, value, computed_ms)
+            return out.bytes()
         case ShareTargetRecord(_, value):
             write_partitions(out, value or {})
         case ShareCurrentRecord(_, ShareAssignment() as value):

@@ -28,9 +28,11 @@ class ShareEpochRecord(NamedTuple):
 
 
 class ShareTargetEpochRecord(NamedTuple):
-    """Key 12: the assignment epoch."""
+    """Key 12: the assignment epoch, and when the target assignment was computed."""
 
     value: int | None
+    computed_ms: int = 0
+    """Wall clock; 0: none was computed, as in a group without members."""
 
 
 class ShareTargetRecord(NamedTuple):

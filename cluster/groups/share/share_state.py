@@ -42,12 +42,14 @@ NEW_EPOCH = 1
 class ShareGroupData:
     """The replayed state of one share group."""
 
-    __slots__ = ("epoch", "members", "metadata_hash", "shares", "target_epoch", "targets")
+    __slots__ = ("computed_ms", "epoch", "members", "metadata_hash", "shares", "target_epoch", "targets")
 
     def __init__(self) -> None:
         self.epoch = NEW_EPOCH
         self.metadata_hash = 0
         self.target_epoch = NEW_EPOCH
+        self.computed_ms = 0
+        """When the target assignment was computed, on the wall clock; 0: never."""
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.shares: StatePartitions | None = None
@@ -86,8 +88,9 @@ class ShareGroupData:
             case ShareEpochRecord(value):
                 self.epoch = NEW_EPOCH if value is None else value.epoch
                 self.metadata_hash = 0 if value is None else value.metadata_hash
-            case ShareTargetEpochRecord(value):
+            case ShareTargetEpochRecord(value, computed_ms):
                 self.target_epoch = NEW_EPOCH if value is None else value
+                self.computed_ms = computed_ms
             case ShareTargetRecord(member_id, None):
                 self.targets.pop(member_id, None)
             case ShareTargetRecord(member_id, target) if target is not None:

@@ -42,9 +42,11 @@ class MemberRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """Key 20: the assignment epoch."""
+    """Key 20: the assignment epoch, and when the target assignment was computed."""
 
     value: int | None
+    computed_ms: int = 0
+    """Wall clock; 0: none was computed, as in a group without members."""
 
 
 class TargetRecord(NamedTuple):

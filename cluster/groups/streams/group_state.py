@@ -47,13 +47,17 @@ NEW = GroupMetadata(epoch=0, validated_topology_epoch=0)
 class StreamsData:
     """The replayed state of one streams group."""
 
-    __slots__ = ("members", "metadata", "target_epoch", "targets", "topology")
+    __slots__ = ("computed_ms", "instances", "members", "metadata", "target_epoch", "targets", "topology")
 
     def __init__(self) -> None:
         self.metadata = NEW
         self.target_epoch = 0
+        self.computed_ms = 0
+        """When the target assignment was computed, on the wall clock; 0: never."""
         self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, TaskSets] = {}
+        self.instances: dict[str, str] = {}
+        """Instance id -> member id."""
         self.topology: Topology | None = None
 
     @property
@@ -77,10 +81,16 @@ class StreamsData:
         """The target assignment of a member."""
         return self.targets.get(member_id, NOTHING)
 
+    def static_member(self, instance_id: str | None) -> StreamsMember | None:
+        """The holder of an instance id."""
+        member_id = self.instances.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members.get(member_id)
+
     def copy(self) -> StreamsData:
         """A copy; members and tasks are values, so only the tables are copied."""
         twin = copy(self)
         twin.members, twin.targets = dict(self.members), dict(self.targets)
+        twin.instances = dict(self.instances)
         return twin
 
     def apply(self, record: StreamsRecord) -> None:
@@ -90,8 +100,8 @@ class StreamsData:
                 self.metadata = NEW if value is None else value
             case MemberRecord(member_id, value):
                 self._set_metadata(member_id, value)
-            case TargetEpochRecord(value):
-                self.target_epoch = value or 0
+            case TargetEpochRecord(value, computed_ms):
+                self.target_epoch, self.computed_ms = value or 0, computed_ms
             case TargetRecord(member_id, value):
                 self._set_target(member_id, value)
             case CurrentRecord(member_id, value):
@@ -104,6 +114,12 @@ class StreamsData:
         return self.members.get(member_id) or StreamsMember(member_id=member_id)
 
     def _set_metadata(self, member_id: str, value: MemberMetadata | None) -> None:
+        old = self.members.get(member_id)
+        instance_id = None if old is None else old.metadata.instance_id
+        if instance_id is not None and self.instances.get(instance_id) == member_id:
+            del self.instances[instance_id]
+        if value is not None and value.instance_id is not None:
+            self.instances[value.instance_id] = member_id
         if value is None:
             self.members.pop(member_id, None)
         else:
@@ -126,9 +142,13 @@ class Draft(SerialDraft[StreamsData, StreamsRecord]):
 
     __slots__ = ()
 
-    def remove_member(self, member_id: str) -> None:
-        """Tombstones of a member, in Kafka's order; the group epoch rises, and an empty group has assigned all."""
+    def bury_member(self, member_id: str) -> None:
+        """Tombstones of a member, in Kafka's order."""
         self.add(CurrentRecord(member_id, None), TargetRecord(member_id, None), MemberRecord(member_id, None))
+
+    def remove_member(self, member_id: str) -> None:
+        """A member is gone: the group epoch rises, and an empty group has assigned all."""
+        self.bury_member(member_id)
         metadata = self.state.metadata
         self.add(GroupEpochRecord(metadata._replace(epoch=metadata.epoch + 1)))
         if not self.state.members:

@@ -3,8 +3,8 @@
 Owns: functions on a `Draft`, and `Volatile`, what a coordinator has of a group besides its records. KafkaError is
 what the client gets; a refused request leaves no record.
 
-A heartbeat of member epoch 0 joins, -1 leaves. The first group epoch is 2: a member that gets no task while the first
-rebalance is delayed has epoch 1.
+A heartbeat of member epoch 0 joins, -1 leaves, -2 leaves for the restart of a static member. The first group epoch is
+2: a member that gets no task while the first rebalance is delayed has epoch 1.
 
 Source: KIP-1071; Kafka's GroupMetadataManager.streamsGroupHeartbeat.
 """
@@ -26,24 +26,25 @@ from ...config.group_table import (
 )
 from ...errors import ErrorCode, KafkaError
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
+from ..consumer.target_assignments import assignment_time
 from .endpoints import endpoint_partitions
 from .group_records import (
     NOT_VALIDATED,
     CurrentRecord,
     GroupEpochRecord,
     GroupMetadata,
-    MemberRecord,
     TargetEpochRecord,
     TargetRecord,
     TopologyRecord,
 )
 from .group_state import Draft, StreamsData
 from .internal_topics import ConfiguredSubtopology, ConfiguredTopology, Status, StatusCode, configure
-from .members import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
+from .members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
+from .membership import check_size, leaving_member, member_of, update_metadata
 from .reconciliation import reconcile
 from .requests import NO_OFFSETS, HeartbeatRequest, HeartbeatResult, TaskOffsets, task_offsets
 from .sticky_assignor import Assignee, TaskGroup, assign
-from .tasks import NOTHING, TaskSets
+from .tasks import NOTHING, NOTHING_HELD, TaskSets
 from .topology import Topology
 
 FIRST_EPOCH = 2
@@ -62,6 +63,9 @@ class StreamsRules:
     """The value of a setting for one group: its own, else the broker's."""
     group_text: Callable[[str, str], str]
     """The same for a setting that is text."""
+    assignment_interval_ms: Callable[[str], int]
+    """At least so long after one target assignment of a group the next one is computed (KIP-1263)."""
+    wall_ms: Callable[[], int]
 
     def session_timeout_ms(self, group_id: str) -> int:
         """How long a member may be silent."""
@@ -110,14 +114,10 @@ def heartbeat(
 ) -> tuple[HeartbeatResult, Volatile]:
     """A heartbeat that is no leave: the result, and what the coordinator knows once the records are in the log."""
     before = draft.state
-    joins = request.epoch == JOIN_EPOCH
-    if joins and len(before.members) >= rules.max_size:
-        raise KafkaError(
-            ErrorCode.group_max_size_reached,
-            f"The streams group has reached its maximum capacity of {rules.max_size} members.",
-        )
-    member = _member_of(before, request)
-    bump = _update_metadata(draft, member, request)
+    if request.epoch == JOIN_EPOCH:
+        check_size(before, request, rules.max_size)
+    member = member_of(draft, request)
+    bump = update_metadata(draft, member, request)
     topology = _update_topology(draft, request)
     statuses = _stale_status(before, draft.state.members[member.member_id])
     now = replace(known)
@@ -132,9 +132,14 @@ def heartbeat(
         epoch = before.epoch + 1 if before.epoch else FIRST_EPOCH
         draft.add(GroupEpochRecord(noted._replace(epoch=epoch)))
     delayed = moment.delays() if draft.state.epoch > draft.state.target_epoch else False
-    target, target_epoch = _target(draft, member.member_id, configured, delayed=delayed)
+    waits_for = "initial rebalance delay" if delayed else ""
+    if not delayed and not update_target(draft, configured, rules, request.group_id):
+        waits_for = "assignment interval"
+    target, target_epoch = draft.state.target(member.member_id), draft.state.target_epoch
     if delayed:
-        text = "Assignment delayed due to the configured initial rebalance delay."
+        target, target_epoch = NOTHING, max(1, target_epoch)
+    if waits_for:
+        text = f"Assignment delayed due to the configured {waits_for}."
         statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
     updated = _advance(draft, member.member_id, target, target_epoch, request.owned)
     if request.shutdown and now.shutdown_by is None:
@@ -152,55 +157,25 @@ def heartbeat(
 
 
 def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
-    """A member leaves; the next heartbeat of another one computes a new assignment."""
-    member = known_member(draft.state, request.group_id, request.member_id)
-    draft.remove_member(member.member_id)
-    return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_EPOCH)
+    """A member leaves; the next heartbeat of another one computes a new assignment.
+
+    A static member that leaves for a restart keeps its tasks, as if it always had them, until its session ends.
+    """
+    member = leaving_member(draft.state, request)
+    if request.epoch == LEAVE_STATIC_EPOCH and request.instance_id is not None:
+        held = member.current.assigned
+        kept = replace(held, active=dict.fromkeys(held.active, 0))
+        left = replace(member.current, epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking=NOTHING_HELD)
+        draft.add(CurrentRecord(member.member_id, left))
+    else:
+        draft.remove_member(member.member_id)
+    return HeartbeatResult(member_id=member.member_id, epoch=request.epoch)
 
 
-def delayed_target(draft: Draft, configured: ConfiguredTopology | None) -> None:
+def delayed_target(draft: Draft, configured: ConfiguredTopology | None, rules: StreamsRules, group_id: str) -> None:
     """The delay of the first rebalance is over: compute the target of the members that there are."""
-    if draft.state.members and configured is not None and draft.state.epoch > draft.state.target_epoch:
-        _compute_target(draft, configured)
-
-
-def known_member(state: StreamsData, group_id: str, member_id: str) -> StreamsMember:
-    """A member; UNKNOWN_MEMBER_ID."""
-    member = state.members.get(member_id)
-    if member is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-    return member
-
-
-# ---- members -------------------------------------------------------------------------------------
-
-
-def _member_of(state: StreamsData, request: HeartbeatRequest) -> StreamsMember:
-    """The member as it was before this heartbeat; a new one has no tasks."""
-    if request.epoch == JOIN_EPOCH:
-        return state.members.get(request.member_id) or StreamsMember(member_id=request.member_id)
-    member = known_member(state, request.group_id, request.member_id)
-    received, current = request.epoch, member.current
-    if received == current.epoch:
-        return member
-    # the response with the new epoch may have been lost
-    retries = received == current.previous_epoch and request.owned is not None
-    if received < current.epoch and retries and current.assigned.contains(request.owned or NOTHING):
-        return member
-    than = "greater" if received > current.epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.fenced_member_epoch,
-        f"The streams group member has a {than} member epoch ({received}) than the one known by the group coordinator "
-        f"({current.epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _update_metadata(draft: Draft, member: StreamsMember, request: HeartbeatRequest) -> bool:
-    metadata = request.applied_to(member.metadata)
-    if metadata == member.metadata:
-        return False
-    draft.add(MemberRecord(member.member_id, metadata))
-    return True
+    if draft.state.members and configured is not None:
+        update_target(draft, configured, rules, group_id)
 
 
 # ---- the topology --------------------------------------------------------------------------------
@@ -274,17 +249,14 @@ def _note_offsets(now: Volatile, member_id: str, request: HeartbeatRequest, stat
 # ---- epochs and targets --------------------------------------------------------------------------
 
 
-def _target(draft: Draft, member_id: str, configured: ConfiguredTopology, *, delayed: bool) -> tuple[TaskSets, int]:
+def update_target(draft: Draft, configured: ConfiguredTopology, rules: StreamsRules, group_id: str) -> bool:
+    """Compute the target of the group epoch, unless there is one; False where the last one is too young for that."""
     state = draft.state
-    if state.epoch > state.target_epoch:
-        if delayed:
-            return NOTHING, max(1, state.target_epoch)
-        _compute_target(draft, configured)
-    return draft.state.target(member_id), draft.state.target_epoch
-
-
-def _compute_target(draft: Draft, configured: ConfiguredTopology) -> None:
-    state = draft.state
+    if state.epoch <= state.target_epoch:
+        return True
+    computed_ms = assignment_time(state.computed_ms, rules.assignment_interval_ms(group_id), rules.wall_ms)
+    if computed_ms is None:
+        return False
     targets = dict.fromkeys(state.members, NOTHING)
     if configured.is_ready:
         members = [
@@ -298,7 +270,8 @@ def _compute_target(draft: Draft, configured: ConfiguredTopology) -> None:
     for member_id, target in targets.items():
         if state.targets.get(member_id) != target:
             draft.add(TargetRecord(member_id, target))
-    draft.add(TargetEpochRecord(state.epoch))
+    draft.add(TargetEpochRecord(state.epoch, computed_ms))
+    return True
 
 
 def _advance(
@@ -350,8 +323,10 @@ def _result(
     statuses: list[Status],
 ) -> HeartbeatResult:
     before, after = steps
-    tells = request.epoch == JOIN_EPOCH or before.current.assigned != after.current.assigned
-    if tells and after.metadata.endpoint is not None:
+    is_changed = before.current.assigned != after.current.assigned
+    tells = request.epoch == JOIN_EPOCH or is_changed
+    is_elsewhere = before.metadata.endpoint != after.metadata.endpoint
+    if is_elsewhere or (is_changed and after.metadata.endpoint is not None):
         now.endpoint_epoch += 1
     endpoints = None
     configured = now.configured

@@ -6,10 +6,11 @@ Source: Kafka's GroupCoordinatorConfig.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ...config import BrokerConfig
-from ...config.group_table import group_text
+from ...config.group_table import STREAMS_INTERVAL, group_interval_ms, group_text
 from ...errors import ConfigError
 from ..consumer.subscriptions import TopicView
 from .heartbeats import StreamsRules
@@ -25,6 +26,11 @@ _BOUNDS: tuple[tuple[str, str | None, str], ...] = (
         "group.streams.min.heartbeat.interval.ms",
         "group.streams.max.heartbeat.interval.ms",
     ),
+    (
+        "group.streams.assignment.interval.ms",
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
     ("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
     ("group.streams.initial.rebalance.delay.ms", None, ""),
     ("group.streams.acceptable.recovery.lag", None, ""),
@@ -33,7 +39,7 @@ _BOUNDS: tuple[tuple[str, str | None, str], ...] = (
 """Setting, the one with its least value (None: 0), the one with its greatest ("": none)."""
 
 
-def streams_rules(config: BrokerConfig, view: TopicView) -> StreamsRules:
+def streams_rules(config: BrokerConfig, view: TopicView, wall_ms: Callable[[], int]) -> StreamsRules:
     """The rules; ConfigError where settings contradict each other."""
     for name, least, most in _BOUNDS:
         value = config.number(name)
@@ -48,4 +54,11 @@ def streams_rules(config: BrokerConfig, view: TopicView) -> StreamsRules:
     tags = str(config.value("group.streams.rack.aware.assignment.tags")).split(",")
     if len(set(tags)) < len(tags):
         raise ConfigError("group.streams.rack.aware.assignment.tags must not contain duplicate tag keys")
-    return StreamsRules(view, config.number("group.streams.max.size"), config.group_number, partial(group_text, config))
+    return StreamsRules(
+        view,
+        config.number("group.streams.max.size"),
+        config.group_number,
+        partial(group_text, config),
+        partial(group_interval_ms, config, STREAMS_INTERVAL),
+        wall_ms,
+    )

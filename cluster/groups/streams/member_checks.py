@@ -15,8 +15,8 @@ from ...errors import ErrorCode, KafkaError
 from ...ids import TopicPartition
 from ..membership_values import NO_MEMBER
 from .group_state import StreamsData
-from .heartbeats import known_member
 from .members import StreamsMember
+from .membership import known_member
 from .tasks import TaskId
 
 NO_GENERATION = -1

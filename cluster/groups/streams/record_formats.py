@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...coordinators import KeyValue, RecordFormatError
 from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
-from ..group_fields import encode_key, read_value
+from ..group_fields import encode_key, read_target_epoch, read_value, write_target_epoch
 from .group_records import (
     NOT_VALIDATED,
     CurrentRecord,
@@ -65,7 +65,7 @@ def decode_record(kind: int, name: str, value: Buffer | None) -> StreamsRecord:
         case 19:
             return MemberRecord(name, read_value(value, _member))
         case 20:
-            return TargetEpochRecord(read_value(value, FlexibleReader.i32))
+            return TargetEpochRecord(*(read_value(value, read_target_epoch) or (None, 0)))
         case 21:
             return TargetRecord(name, read_value(value, _target))
         case 22:
@@ -101,9 +101,8 @@ def _encode_value(record: StreamsRecord) -> bytes | None:
             _write_group_metadata(out, value)
         case MemberRecord(_, MemberMetadata() as value):
             _write_member(out, value)
-        case TargetEpochRecord(int() as value):
-            out.i32(value)
-            out.tags()
+        case TargetEpochRecord(int() as value, computed_ms):
+            write_target_epoch(out, value, computed_ms)
         case TargetRecord(_, TaskSets() as value):
             for tasks in (value.active, value.standby, value.warmup):
                 _write_tasks(out, tasks)

@@ -69,7 +69,7 @@ class HeartbeatRequest:
     def applied_to(self, before: MemberMetadata) -> MemberMetadata:
         """What the member says about itself now."""
         return MemberMetadata(
-            instance_id=before.instance_id,
+            instance_id=before.instance_id if self.instance_id is None else self.instance_id,
             rack_id=before.rack_id if self.rack_id is None else self.rack_id,
             client_id=self.client_id,
             client_host=self.client_host,
@@ -78,7 +78,7 @@ class HeartbeatRequest:
             ),
             topology_epoch=before.topology_epoch if self.topology is None else self.topology.epoch,
             process_id=before.process_id if self.process_id is None else self.process_id,
-            endpoint=before.endpoint if self.endpoint is None else self.endpoint,
+            endpoint=before.endpoint if self.endpoint is None and self.epoch != JOIN_EPOCH else self.endpoint,
             client_tags=before.client_tags if self.client_tags is None else self.client_tags,
         )
 
@@ -137,16 +137,17 @@ def check_topics(topology: Topology | None) -> tuple[str, ...]:
 
 def check_request(request: HeartbeatRequest) -> None:
     """Refuse what no group accepts."""
-    _require(request.instance_id is None, "Static membership is not yet supported.")
     rows = () if request.topology is None else request.topology.subtopologies
     regexes = any(row.source_regexes for row in rows)
     _require(not regexes, "Regular expressions for source topics are not supported yet.")
     _require(request.member_id.strip() != "", "MemberId can't be empty.")
     _require(request.group_id.strip() != "", "GroupId can't be empty.")
+    _require(request.instance_id is None or request.instance_id.strip() != "", "InstanceId can't be empty.")
     _require(request.rack_id is None or request.rack_id.strip() != "", "RackId can't be empty.")
     if request.epoch == JOIN_EPOCH:
         _check_join(request)
-    _require(request.epoch != LEAVE_STATIC_EPOCH, "InstanceId can't be null.")
+    is_static = request.instance_id is not None
+    _require(request.epoch != LEAVE_STATIC_EPOCH or is_static, "InstanceId can't be null.")
     least = f"MemberEpoch is {request.epoch}, but must be greater than or equal to -2."
     _require(request.epoch >= LEAVE_STATIC_EPOCH, least)
     some_null = 0 < len(request.null_kinds) < KINDS

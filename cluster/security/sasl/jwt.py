@@ -131,12 +131,20 @@ class Claims:
         rows = cast("list[object]", value) if isinstance(value, list) else []
         return {row for row in rows if isinstance(row, str)}
 
+    def check_scopes(self, name: str) -> None:
+        """TokenError unless the claim is missing, a text, or a list of different texts."""
+        value = self.claims.get(name)
+        rows = cast("list[object]", value) if isinstance(value, list) else [value] if isinstance(value, str) else []
+        names = [row.strip() if isinstance(row, str) else "" for row in rows]
+        if not all(names) or len(set(names)) < len(names):
+            raise TokenError(f"claim {name} has a scope that is no text, or that is there twice")
 
-def _login(claims: Claims, name: str, now_ms: int, skew_ms: int) -> Login:
+
+def _login(claims: Claims, name: str, now_ms: int, skew_ms: int, *, issued: bool = False) -> Login:
     """Who the token is for; TokenError for one that is expired, or not issued yet."""
     user = claims.text(name)
     expires_ms = claims.time_ms("exp", required=True)
-    issued_ms = claims.time_ms("iat")
+    issued_ms = claims.time_ms("iat", required=issued)
     assert expires_ms is not None, "the claim is required"
     if issued_ms is not None and issued_ms > now_ms + skew_ms:
         raise TokenError("the token is issued in the future")
@@ -180,6 +188,7 @@ class SignedTokens:
     issuer: str = ""
     skew_ms: int = 30_000
     user_claim: str = "sub"
+    scope_claim: str = "scope"
     algorithms: Mapping[str, str] = field(default_factory=lambda: _DIGESTS)
 
     def check(self, token: str) -> Login:
@@ -191,12 +200,14 @@ class SignedTokens:
             raise TokenError(f"no key of the issuer has signed the token ({claims.header})")
         if self.issuer and claims.claims.get("iss") != self.issuer:
             raise TokenError(f"another issuer than {self.issuer}")
-        if self.audiences and not claims.texts("aud") & set(self.audiences):
+        named = claims.claims.get("aud")  # one text is one audience, whatever is in it
+        if self.audiences and not ({named} if isinstance(named, str) else claims.texts("aud")) & set(self.audiences):
             raise TokenError(f"none of the audiences {', '.join(self.audiences)}")
         before_ms = claims.time_ms("nbf")
         if before_ms is not None and before_ms > self.now_ms() + self.skew_ms:
             raise TokenError("the token is not valid yet")
-        return _login(claims, self.user_claim, self.now_ms(), self.skew_ms)
+        claims.check_scopes(self.scope_claim)
+        return _login(claims, self.user_claim, self.now_ms(), self.skew_ms, issued=True)
 
 
 def unsecured_token(claims: Mapping[str, object]) -> str:

@@ -39,6 +39,13 @@ __all__ = [
     "peer_login",
 ]
 
+AUDIENCE, ISSUER = "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer"
+CLAIMS = (
+    ("audience", AUDIENCE, "sasl.oauthbearer.allow.unverified.audience"),
+    ("issuer", ISSUER, "sasl.oauthbearer.allow.unverified.issuer"),
+)
+"""A claim of a signed token, the setting with its values, and the one that leaves it unchecked."""
+
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 _JAAS = "sasl.jaas.config"
 _SECURITY = "org.apache.kafka.common.security"
@@ -114,6 +121,13 @@ class ListenerMechanisms:
             raise ConfigError(
                 f"listener {self.listener.name} checks signed tokens: set sasl.oauthbearer.jwks.endpoint.url"
             )
+        for claim, name, unchecked in CLAIMS if self.has_signed_tokens else ():
+            is_unchecked = self.config.of_listener(self.listener.name, unchecked, OAUTHBEARER)
+            if not self._text(name, OAUTHBEARER) and not is_unchecked:
+                raise ConfigError(
+                    f"listener {self.listener.name} checks signed tokens: set {name} to the {claim} that they name, or "
+                    f"{unchecked}=true to accept those of any {claim}"
+                )
 
     @property
     def has_signed_tokens(self) -> bool:
@@ -157,15 +171,16 @@ class ListenerMechanisms:
         return jaas_entry(self.config, self.listener, PLAIN).users() if PLAIN in self.enabled() else {}
 
     def _signed_tokens(self) -> SignedTokens:
-        audiences = self._text("sasl.oauthbearer.expected.audience", OAUTHBEARER)
+        audiences = self._text(AUDIENCE, OAUTHBEARER)
         skew_s = int(self.config.of_listener(self.listener.name, "sasl.oauthbearer.clock.skew.seconds", OAUTHBEARER))
         return SignedTokens(
             now_ms=self.now_ms,
             key=self.key,
             audiences=tuple(filter(None, audiences.split(","))),
-            issuer=self._text("sasl.oauthbearer.expected.issuer", OAUTHBEARER),
+            issuer=self._text(ISSUER, OAUTHBEARER),
             skew_ms=skew_s * MS_PER_S,
             user_claim=self._text("sasl.oauthbearer.sub.claim.name", OAUTHBEARER),
+            scope_claim=self._text("sasl.oauthbearer.scope.claim.name", OAUTHBEARER),
         )
 
     def _text(self, name: str, mechanism: str = "") -> str:

@@ -37,6 +37,7 @@ from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..indexes.transaction_index import AbortedTxn
 from ..log import Log
 from ..producers.producer_entry import ProducerEntry
+from ..record_checks import RECORD_BYTES_MAX
 from ..record_spans import record_spans
 from ..segment import LogSegment
 from .cleaned_segment import CleanedSegment
@@ -108,6 +109,7 @@ class Cleaning:
         self._last_of_producers = _last_of_producers(log.producers.entries())
         self._segment_bytes = config.segment_bytes
         self._delete_retention_ms = config.number("delete.retention.ms")
+        self._record_bytes_max = config.number(RECORD_BYTES_MAX)
         self._index_bytes = config.number("segment.index.bytes")
         self.stats = CleanerStats(end_offset=task.first_dirty)
 
@@ -123,7 +125,10 @@ class Cleaning:
         limit = self._task.first_uncleanable
         assert end <= limit, f"{self._task.log.folder}: the map has records up to {end}, compaction ends at {limit}"
         keep = RecordFilter(
-            self._offsets, now_ms=self._host.clock.wall_ms(), delete_retention_ms=self._delete_retention_ms
+            self._offsets,
+            now_ms=self._host.clock.wall_ms(),
+            delete_retention_ms=self._delete_retention_ms,
+            record_bytes_max=self._record_bytes_max,
         )
         transactions = CleanedTransactions(self._aborted)
         cleaned = [segment for segment in self._segments if segment.base_offset < end]
@@ -160,7 +165,7 @@ class Cleaning:
 
     def _map_batch(self, batch: memoryview, header: BatchHeader, start: int) -> None:
         if header.record_count:
-            spans = record_spans(records_of(batch, header), header.record_count)
+            spans = record_spans(records_of(batch, header, self._record_bytes_max), header.record_count)
             self._offsets.put_records(spans, header.base_offset, start)
 
     def _base_after(self, index: int) -> int:

@@ -24,7 +24,8 @@ from ...errors import CorruptLogError, KafkaError
 from ...host.seam import Buffer
 from ...wire.batch_header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, HEADER, HEADER_SIZE, LENGTH_MIN, BatchHeader
 from ...wire.compression import compress, decompress
-from ...wire.records import read_varint, write_varint
+from ...wire.records import RECORD_BYTES_MOST, read_varint, write_varint
+from ..record_checks import check_sizes
 from ..record_spans import RecordSpan, record_spans
 from .offset_map import OffsetMap
 
@@ -39,12 +40,15 @@ def delete_horizon(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
-def records_of(batch: memoryview, header: BatchHeader) -> bytes:
-    """The decompressed records of a batch; CorruptLogError where its CRC is wrong."""
+def records_of(batch: memoryview, header: BatchHeader, bytes_max: int = RECORD_BYTES_MOST) -> bytes:
+    """The decompressed records of a batch; CorruptLogError where its CRC is wrong, or a record above `bytes_max`."""
     if crc32c(batch[ATTRIBUTES_AT:]) != header.crc:
         raise CorruptLogError(f"CRC of batch {header.base_offset} is wrong; it is not compacted")
     try:
-        return decompress(header.attributes & CODEC_MASK, batch[HEADER_SIZE:])
+        data = decompress(header.attributes & CODEC_MASK, batch[HEADER_SIZE:])
+        if header.codec:
+            check_sizes(data, header.record_count, bytes_max)
+        return data
     except KafkaError as error:
         raise CorruptLogError(f"batch {header.base_offset}: {error}") from None
 
@@ -52,9 +56,12 @@ def records_of(batch: memoryview, header: BatchHeader) -> bytes:
 class RecordFilter:
     """Decides which records of the log that is cleaned stay."""
 
-    __slots__ = ("_delete_retention_ms", "_get", "_latest", "_now_ms")
+    __slots__ = ("_bytes_max", "_delete_retention_ms", "_get", "_latest", "_now_ms")
 
-    def __init__(self, offsets: OffsetMap, *, now_ms: int, delete_retention_ms: int) -> None:
+    def __init__(
+        self, offsets: OffsetMap, *, now_ms: int, delete_retention_ms: int, record_bytes_max: int = RECORD_BYTES_MOST
+    ) -> None:
+        self._bytes_max = record_bytes_max
         self._get = offsets.get
         self._latest = offsets.latest_offset
         self._now_ms = now_ms
@@ -74,7 +81,7 @@ class RecordFilter:
         """A data batch without its superseded records; empty bytes when the whole batch is removed."""
         if header.record_count == 0:
             return batch if retain_empty else b""
-        data = records_of(batch, header)
+        data = records_of(batch, header, self._bytes_max)
         spans = record_spans(data, header.record_count)
         kept = self._kept(spans, header)
         if not kept:

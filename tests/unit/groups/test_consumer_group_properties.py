@@ -1,7 +1,7 @@
 """Random runs of a consumer group: no partition has two owners, epochs grow, everything is assigned at last (G2).
 
-Clients lose responses, stop without leaving, and join again; topics grow, appear and are deleted; writes fail with and
-without their batch in the log; the coordinator moves.
+Clients lose responses, stop without leaving, and join again; subscriptions, topics and the interval between assignments
+change; writes fail with and without their batch in the log; the coordinator moves.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from consumer_group_requests import REBALANCE_MS, ModelConsumer, described
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
+from harrow.cluster.config.group_table import INTERVAL
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.consumer.group_state import GroupData
 from harrow.cluster.groups.consumer.members import each
@@ -54,6 +55,13 @@ class GroupRuns(RuleBasedStateMachine):
         epochs = client.epochs
         assert epochs == sorted(epochs), "the epoch of a member never decreases"
 
+    @rule(name=st.sampled_from(NAMES), both=st.booleans())
+    def subscribe(self, name: str, *, both: bool) -> None:
+        client = self.clients.get(name)
+        if client is not None:
+            client.resubscribe(*(TOPICS if both else TOPICS[:1]))
+            self._beat(name)
+
     @rule(name=st.sampled_from(NAMES))
     def leave(self, name: str) -> None:
         client = self.clients.pop(name, None)
@@ -77,6 +85,10 @@ class GroupRuns(RuleBasedStateMachine):
     def topics_change(self, topic: str, count: int) -> None:
         present = self.bed.cache.partition_count(topic)
         self.bed.cache.change(**{topic: 0 if count == 0 else max(count, present)})
+
+    @rule(interval_ms=st.sampled_from((0, 7_000)))
+    def interval_changes(self, interval_ms: int) -> None:
+        self.bed.coordinator.service.config.groups[GROUP] = {INTERVAL: interval_ms}
 
     @rule(error=st.sampled_from(FAILURES))
     def next_write_fails(self, error: ErrorCode) -> None:

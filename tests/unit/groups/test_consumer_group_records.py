@@ -80,7 +80,8 @@ def currents(draw: st.DrawFn) -> CurrentAssignment:
 records: st.SearchStrategy[ConsumerRecord] = st.one_of(
     st.builds(GroupEpochRecord, st.none() | st.builds(GroupEpoch, i32, st.integers(-(2**63), 2**63 - 1))),
     st.builds(MemberRecord, texts, st.none() | members),
-    st.builds(TargetEpochRecord, st.none() | i32),
+    st.just(TargetEpochRecord(None)),
+    st.builds(TargetEpochRecord, i32, st.integers(0, 2**63 - 1)),
     st.builds(TargetRecord, texts, st.none() | partitions),
     st.builds(CurrentRecord, texts, st.none() | currents()),
     st.builds(

@@ -364,6 +364,27 @@ def test_operations_that_a_client_may_do_to_a_group_are_shown_where_asked(bed: G
     assert [row.authorized_operations for row in sent.response.groups] == [shown, unasked]
 
 
+def test_a_classic_member_joins_again_when_there_is_a_new_assignment_not_before() -> None:
+    """KIP-1263: within the interval the group has a new epoch and no new assignment."""
+    bed = GroupTestBed(group_consumer_assignment_interval_ms=2_000)
+    bed.lead(HOME)
+    old = stable_classic(bed)
+    consumer_join(bed, "new")
+    assert heartbeat(bed, old, 1) is ErrorCode.rebalance_in_progress
+    assert join(bed, old, owning(0, 1, 2)).generation_id == 1
+    learnt = given(sync(bed, old, 1))
+    assert join(bed, old, owning(*learnt)).generation_id == 2
+    assert given(sync(bed, old, 2)) == learnt
+    consumer_join(bed, "third")
+    assert described(bed).group_epoch == 3
+    assert heartbeat(bed, old, 2) is ErrorCode.none
+    assert sync(bed, old, 2).error_code is ErrorCode.none
+    bed.host.advance(2_000)
+    assert consumer_heartbeat(bed, "third", 2).member_epoch == 3
+    assert heartbeat(bed, old, 2) is ErrorCode.rebalance_in_progress
+    assert sync(bed, old, 2).error_code is ErrorCode.rebalance_in_progress
+
+
 def test_group_whose_assignor_keeps_user_data_is_not_upgraded(bed: GroupTestBed) -> None:
     member_id = join(bed).member_id
     join(bed, member_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
+from harrow.cluster.config.group_table import SHARE_INTERVAL
 from harrow.cluster.errors import ErrorCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from share_requests import ModelShareMember, share_state
 TOPICS = ("orders", "more")
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("beat", "beat", "beat", "lose", "leave", "expire", "resubscribe", "topic", "refuse", "move")),
+        st.sampled_from(
+            ("beat", "beat", "beat", "lose", "leave", "expire", "resubscribe", "topic", "refuse", "move", "interval")
+        ),
         st.integers(0, 3),
     ),
     max_size=30,
@@ -39,6 +42,8 @@ def test_any_order_of_requests_converges(steps: list[tuple[str, int]]) -> None:
         elif what == "topic":
             count = bed.cache.partition_count("more")
             bed.cache.change(more=max(place, count) if place else 0)  # a topic never loses partitions
+        elif what == "interval":
+            bed.coordinator.service.config.groups[GROUP] = {SHARE_INTERVAL: 7_000 * (place % 2)}
         elif what == "refuse":
             bed.persister.errors.append(ErrorCode.coordinator_not_available)
         else:
@@ -47,6 +52,7 @@ def test_any_order_of_requests_converges(steps: list[tuple[str, int]]) -> None:
     bed.persister.errors.clear()
     bed.host.advance(31_000)  # partitions that are initializing are initialized again
     for _ in range(6):
+        bed.host.advance(3_500)
         for member in members:
             member.beat()
     state = share_state(bed, GROUP)

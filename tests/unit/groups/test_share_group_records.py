@@ -31,6 +31,7 @@ RECORDS: list[ShareRecord] = [
     ShareMemberRecord("a", None),
     ShareEpochRecord(GroupEpoch(3, -5)),
     ShareTargetEpochRecord(2),
+    ShareTargetEpochRecord(3, 1_700_000_000_123),
     ShareTargetRecord("a", {TOPIC: frozenset((0, 2))}),
     ShareCurrentRecord("a", ShareAssignment(epoch=3, previous_epoch=2, assigned={TOPIC: frozenset((1,))})),
     StatePartitionsRecord(

@@ -1,7 +1,7 @@
 """Random runs of a streams group: no task is active twice, no process has one twice, every task is active at last (G2).
 
-Clients lose responses, stop without leaving, and join again; writes fail with and without their batch in the log; the
-coordinator moves; the number of standbys changes.
+Clients lose responses, stop without leaving, and join again; static members restart; writes fail with and without their
+batch in the log; the coordinator moves; the number of standbys and the interval between assignments change.
 
 A client that lost the response with its tasks learns of them when they change or when it joins again: Kafka's rule. If
 that response took a task away, the client keeps the task until its rebalance timeout; then the coordinator removes the
@@ -15,6 +15,8 @@ from collections import Counter
 
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
+from harrow.cluster.config import Value
+from harrow.cluster.config.group_table import STREAMS_INTERVAL
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.streams.group_state import StreamsData
 from harrow.cluster.groups.streams.member_checks import MEMBER_EPOCH_FROM, check_commit
@@ -25,6 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from streams_group_requests import CHANGELOG, REBALANCE_MS, REPARTITION, ModelStreams, streams_described
 
 NAMES = ("a", "b", "c", "d")
+STATIC = ("c", "d")
 PROCESSES = ("p", "q")
 FAILURES = (ErrorCode.not_enough_replicas, ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append)
 SESSION_MS = 45_000
@@ -60,7 +63,7 @@ class StreamsRuns(RuleBasedStateMachine):
     def start(self, name: str, process: str) -> None:
         if name not in self.clients:
             self.made += 1
-            self.clients[name] = ModelStreams(self.bed, f"{name}{self.made}", process)
+            self.clients[name] = ModelStreams(self.bed, f"{name}{self.made}", process, name if name in STATIC else None)
             self._beat(name)
 
     @rule(name=st.sampled_from(NAMES), lose=st.booleans())
@@ -78,6 +81,12 @@ class StreamsRuns(RuleBasedStateMachine):
         if client is not None:
             client.leave()
 
+    @rule(name=st.sampled_from(STATIC))
+    def restart(self, name: str) -> None:
+        client = self.clients.get(name)
+        if client is not None:
+            client.restart()
+
     @rule(name=st.sampled_from(NAMES))
     def die(self, name: str) -> None:
         self.clients.pop(name, None)
@@ -92,7 +101,14 @@ class StreamsRuns(RuleBasedStateMachine):
 
     @rule(standbys=st.integers(0, 2))
     def standbys_change(self, standbys: int) -> None:
-        self.bed.coordinator.service.config.groups[GROUP] = {"streams.num.standby.replicas": standbys}
+        self._settings()["streams.num.standby.replicas"] = standbys
+
+    @rule(interval_ms=st.sampled_from((0, 7_000)))
+    def interval_changes(self, interval_ms: int) -> None:
+        self._settings()[STREAMS_INTERVAL] = interval_ms
+
+    def _settings(self) -> dict[str, Value]:
+        return self.bed.coordinator.service.config.groups.setdefault(GROUP, {})
 
     @rule(error=st.sampled_from(FAILURES))
     def next_write_fails(self, error: ErrorCode) -> None:
@@ -180,7 +196,10 @@ class StreamsRuns(RuleBasedStateMachine):
             assigned = data.members[client.member_id].current.assigned
             if client.is_behind:
                 assert assigned.active.keys() >= set(client.tasks())
-                client.abandon()
+                if client.instance_id is None:
+                    client.abandon()
+                else:
+                    client.restart()  # its instance id is not released before
             else:
                 assert assigned.active.keys() == set(client.tasks())
         for _ in range(2):

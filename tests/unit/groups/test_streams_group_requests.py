@@ -58,7 +58,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
         (-2, {}, "invalid_request", "InstanceId can't be null."),
         (0, {"member_id": ""}, "invalid_request", "MemberId can't be empty."),
         (0, {"rack_id": " "}, "invalid_request", "RackId can't be empty."),
-        (0, {"instance_id": "i"}, "invalid_request", "Static membership is not yet supported."),
+        (0, {"instance_id": " "}, "invalid_request", "InstanceId can't be empty."),
         (0, {"topology": None}, "invalid_request", "Topology must be non-null when (re-)joining."),
         (0, {"rebalance_timeout": timedelta(milliseconds=-1)}, "invalid_request", "RebalanceTimeoutMs must be"),
         (0, {"owned": {"0": [1]}}, "invalid_request", "ActiveTasks must be empty when (re-)joining."),
@@ -452,6 +452,24 @@ def test_a_full_group_refuses_a_member_that_joins(bed: GroupTestBed) -> None:
     refused = streams_join(full, "b")
     assert refused.error_code is ErrorCode.group_max_size_reached
     assert "maximum capacity of 1 members" in refused.error_message
+
+
+def test_a_static_member_that_stays_away_loses_its_tasks_with_its_session(bed: GroupTestBed) -> None:
+    ready(bed, "a", instance_id="one", process_id="p")
+    streams_join(bed, "b")
+    assert streams_heartbeat(bed, "a", -2, instance_id="one").member_epoch == -2
+    bed.host.advance(30_000)
+    streams_heartbeat(bed, "b", 4, owned={})
+    before = streams_described(bed).group_epoch
+    bed.resign(HOME)
+    bed.lead(HOME)
+    back = streams_join(bed, "a2", instance_id="one", process_id="p")
+    assert (back.error_code, back.member_epoch) == (ErrorCode.none, before), "the coordinator that follows knows it"
+    streams_heartbeat(bed, "a2", -2, instance_id="one")
+    for _ in range(2):
+        bed.host.advance(30_000)
+        streams_heartbeat(bed, "b", before, owned={})
+    assert [row.member_id for row in streams_described(bed).members] == ["b"]
 
 
 def test_tombstones_of_a_group_name_each_of_its_records(bed: GroupTestBed) -> None:

@@ -272,6 +272,14 @@ def mechanisms(settings: dict[str, object]) -> ListenerMechanisms:
     )
 
 
+SIGNED: dict[str, object] = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required;",
+    "oauthbearer.sasl.server.callback.handler.class": JWKS_VALIDATOR,
+    "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file:///keys",
+}
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -290,6 +298,11 @@ def mechanisms(settings: dict[str, object]) -> ListenerMechanisms:
             },
             "set sasl.oauthbearer.jwks.endpoint.url",
         ),
+        (
+            SIGNED,
+            "expected.audience to the audience that they name, or sasl.oauthbearer.allow.unverified.audience=true",
+        ),
+        (SIGNED | {"oauthbearer.sasl.oauthbearer.expected.audience": "kafka"}, "expected.issuer to the issuer"),
         ({"sasl.enabled.mechanisms": "PLAINER"}, "expected one of"),
         ({"plain.sasl.jaas": "x"}, "no such broker setting"),
     ],
@@ -297,6 +310,13 @@ def mechanisms(settings: dict[str, object]) -> ListenerMechanisms:
 def test_settings_that_let_no_client_log_in_are_refused(settings: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         mechanisms(settings).check()
+
+
+def test_signed_tokens_of_any_audience_and_issuer_need_two_settings() -> None:
+    named = {f"oauthbearer.sasl.oauthbearer.expected.{name}": "kafka" for name in ("audience", "issuer")}
+    anyone = {f"oauthbearer.sasl.oauthbearer.allow.unverified.{name}": True for name in ("audience", "issuer")}
+    for settings in (named, anyone):
+        mechanisms(SIGNED | settings).check()
 
 
 def test_a_setting_of_a_mechanism_comes_before_that_of_its_listener() -> None:

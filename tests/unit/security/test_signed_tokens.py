@@ -29,11 +29,21 @@ def test_a_token_of_the_issuer_names_its_user_and_its_end() -> None:
 
 @pytest.mark.parametrize(
     "claims",
-    [{"iss": "other"}, {"aud": "other"}, {"exp": 1}, {"iat": 2**33}, {"nbf": 2**33}, {"sub": None}, {"exp": "x"}],
+    [
+        *({"iss": "other"}, {"iss": None}, {"aud": "other"}, {"aud": None}, {"aud": "other kafka"}, {"aud": ["other"]}),
+        *({"exp": 1}, {"exp": "x"}, {"iat": 2**33}, {"iat": None}, {"nbf": 2**33}, {"sub": None}),
+        *({"scope": ""}, {"scope": ["a", " a"]}, {"scope": [1]}),
+    ],
 )
 def test_a_token_with_a_wrong_claim_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(TokenError):
         tokens("kafka").check(ISSUER.token("alice", lifetime_s=60, **{"aud": "kafka", **claims}))
+
+
+def test_scopes_and_audiences_that_a_token_may_have() -> None:
+    for claims in ({"scope": "a a"}, {"scope": ["a", "b"]}, {"scope": 7}, {"aud": ["other", "kafka"]}):
+        assert tokens("kafka").check(ISSUER.token("alice", lifetime_s=60, **claims)).user == "alice"
+    assert tokens().check(ISSUER.token("alice", lifetime_s=60, aud=None)).user == "alice"
 
 
 def test_a_token_that_no_key_of_the_issuer_signed_is_refused() -> None:

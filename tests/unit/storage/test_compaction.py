@@ -338,6 +338,18 @@ def test_clean_of_a_damaged_batch_stops_without_a_new_crc(log: Compaction) -> No
     assert log.cleaner.manager.grab_filthiest() is None
 
 
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_log_with_a_compressed_record_above_the_largest_is_not_cleaned(tmp_path: Path, codec: int) -> None:
+    log = Compaction(str(tmp_path / "orders-0"), {"max.decompressed.message.bytes": 100})
+    two = [(b"a", b"1", ()), (b"a", bytes(101), ())]
+    replicated = build_batch(two, timestamp_ms=1, codec=codec, leader_epoch=int(EPOCH))
+    log.log.append_as_follower(replicated)  # its leader had another setting
+    assert log.seal_and_clean() == (codec == 0)
+    assert any("exceeds the configured maximum record size of 100" in line for line in log.host.notes.lines) == bool(
+        codec
+    )
+
+
 # -- producers and transactions
 
 
