@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from ..backends.simulated.cluster import SimulatedRunningCluster
 
 
+PACE_S = 0.1
+"""Of virtual time: a look costs as much as many milliseconds of a simulation."""
+
+
 class FromSimulation(FromTaps):
     """`ClusterSeen` of a simulated cluster."""
+
+    pace_s = PACE_S
 
     def __init__(self, cluster: SimulatedRunningCluster, run: Path) -> None:
         super().__init__(cluster, run)
