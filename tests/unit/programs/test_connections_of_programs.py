@@ -105,7 +105,7 @@ def test_a_client_behind_a_blocked_link_waits_and_goes_on_when_it_is_healed() ->
 async def produce_and_consume() -> list[bytes]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-    producer = AIOKafkaProducer(bootstrap_servers=ONE_BROKER, enable_idempotence=True)
+    producer: Any = AIOKafkaProducer(bootstrap_servers=ONE_BROKER, enable_idempotence=True)
     await producer.start()
     for number in range(5):
         await producer.send_and_wait("orders", b"%d" % number)
