@@ -45,6 +45,8 @@ RUN = "HARROW_SIMULATION_RUN"
 """Environment variable: the name of the run whose folder the runs of seeds are in."""
 REAL_MOST_S = 120.0
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
+IDLE = "idle"
+"""The verdict is unknown only because faults met no operation: the run proves little, and is no counterexample."""
 REPEAT_SECTION = "harrow"
 
 
@@ -120,6 +122,13 @@ class SimulationServer:
         names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
         _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Note a verdict that is unknown only because the faults of this seed met no operation."""
+        del item
+        if call.when == "call" and call.excinfo is not None and _process is not None:
+            _process.idle = _met_nothing(call.excinfo.value)
 
 
 _process: SimulatedProcess | None = None
@@ -234,6 +243,8 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
     if FENCE.met and outcome == PASSED:
         outcome, failure, text = FAILED, "FenceError", "\n".join(map(str, FENCE.met))
         line = str(FENCE.met[0])
+    if outcome == FAILED and process.idle and sum(report.failed for report in reports) == 1:
+        outcome, failure = IDLE, ""
     runs = runs_of(item)
     trace = process.world.trace
     return SeedResult(
@@ -255,6 +266,16 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),
         faults=sum(step.fired_ms is not None for run in runs for schedule in run.schedules for step in schedule.steps),
     )
+
+
+def _met_nothing(error: BaseException) -> bool:
+    from ..checks.fault_windows import are_of_missed_faults
+    from ..checks.verdict import Status
+    from ..errors import VerdictError
+
+    if not isinstance(error, VerdictError):
+        return False
+    return error.verdict.status is Status.UNKNOWN and are_of_missed_faults(error.verdict.reasons)
 
 
 def _line(report: pytest.TestReport) -> str:
