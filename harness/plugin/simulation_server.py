@@ -147,8 +147,11 @@ def _prepare(root: Path, modules: Iterable[str]) -> None:
 
 
 def _is_of_project(name: str, root: Path) -> bool:
+    top = name.partition(".")[0]
+    if top == "harrow":  # also where the project is Harrow itself
+        return False
     try:
-        spec = importlib.util.find_spec(name.partition(".")[0])
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return True
     origin = None if spec is None else spec.origin
