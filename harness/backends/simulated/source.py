@@ -33,7 +33,7 @@ SETTINGS: Mapping[str, object] = {
 }
 """Settings over the cluster's defaults; a test may override them."""
 AT_ONCE = 0.2
-"""How many of the first faults of blocks keep their time."""
+"""In how many of the blocks the faults keep their times, as far as the traffic lasts so long."""
 
 
 def simulated_clusters(before_start: Callable[[], None] | None) -> SimulatedClusters:
@@ -99,12 +99,12 @@ class SimulatedClusters:
         if schedule.duration_ms is not None or not schedule.steps or block >= len(windows):
             return schedule
         rng = random.Random(f"{seed}/{block}/spread")  # noqa: S311 - repeatable, not secret
-        if rng.random() < AT_ONCE:
-            return schedule
+        at_once = rng.random() < AT_ONCE
         share_ms = windows[block] / len(schedule.steps)
+        drawn_ms = [round(share_ms * rng.random()) for _ in schedule.steps]
         steps = [
-            step if step.after else replace(step, at_ms=step.at_ms + round(share_ms * rng.random()))
-            for step in schedule.steps
+            step if step.after or (at_once and step.at_ms < share_ms) else replace(step, at_ms=at_ms)
+            for step, at_ms in zip(schedule.steps, drawn_ms, strict=True)
         ]
         return replace(schedule, steps=tuple(steps))
 
