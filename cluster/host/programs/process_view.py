@@ -28,6 +28,7 @@ import time_machine
 
 from ..simulated.host import EPOCH_MS
 from ..simulated.loop import NS_PER_MS, ProcessKilled
+from .collected import CollectedNumbers
 
 if TYPE_CHECKING:
     from ..simulated import World
@@ -188,8 +189,8 @@ def _imported(replaced: dict[object, object]) -> Iterator[tuple[object, str, obj
         if top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
             continue
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            if callable(value) and type(value) is _BUILTIN and value in replaced:
+            if callable(value) and type(value) in _REPLACED and value in replaced:
                 yield module, name, replaced[value]
 
 
-_BUILTIN = type(time.monotonic)
+_REPLACED = (type(time.monotonic), CollectedNumbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -161,6 +162,7 @@ def test_what_was_killed_runs_no_code_any_more() -> None:
     machine.world.loop.run_for(RUNS_MS)
     service.start()
     machine.world.loop.run_for(KILLED_AT_MS)
+    gc.collect()
     assert service.starts == 2
     assert said == []
 
