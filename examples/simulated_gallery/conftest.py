@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-IN_SUITE = ("sends_again", "gives_up")
-"""The pairs that run without being asked for by the name of this folder or of a file in it."""
+FOLDER = Path(__file__).parent
+IN_SUITE, SEEDS_IN_SUITE = ("test_sends_again", "test_gives_up"), 3
+"""The pairs that run where this folder is not asked for by its name, and their seeds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +20,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "finds(names): a wrong service, and what the search finds: one of these names")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave a few cheap searches where all tests of the repository run."""
+    asked_for = [str(config.invocation_params.dir), *map(str, config.invocation_params.args)]
+    if os.environ.get("HARROW_LONG") == "1" or any(FOLDER.name in word for word in asked_for):
+        return
+    items[:] = [item for item in items if item.path.parent != FOLDER or item.path.stem in IN_SUITE]
+    for item in items:
+        if item.path.parent == FOLDER:
+            item.add_marker(pytest.mark.harrow(backend="simulated", seeds=SEEDS_IN_SUITE), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,12 +28,13 @@ async def right(servers: str) -> None:
 @pytest.mark.harrow(backend="simulated", seeds=200)
 @pair(wrong, right, finds="missing-output, WaitTimeoutError")
 async def test_every_order_is_billed(harrow: Harrow, service: Service) -> None:
-    orders, bills = harrow.topic("orders", partitions=3), harrow.topic("bills", partitions=1)
+    orders, bills = harrow.topic("orders", partitions=6), harrow.topic("bills", partitions=1)
+    placed = [{**order, "customer": f"customer-{order['order']}"} for order in new_orders(0, 30)]
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     await harrow.aio.await_assigned("billing")
     async with harrow.chaos(kill_program("billing")):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 15))
+        await place_orders(harrow.bootstrap_servers, placed[:18])
     await harrow.aio.await_assigned("billing", members=1)
-    await place_orders(harrow.bootstrap_servers, new_orders(15, 21))
+    await place_orders(harrow.bootstrap_servers, placed[18:])
     await harrow.aio.await_caught_up("billing", orders, timeout=10)
     harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order")

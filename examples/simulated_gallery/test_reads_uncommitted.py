@@ -1,4 +1,4 @@
-"""The shop aborts a transaction that takes too long and places its orders again: only the committed ones may be billed."""
+"""The shop aborts a transaction that takes too long, and places its orders again: only committed ones may be billed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a simulated service ends: as under `asyncio.run`, by `sys.exit`, by signals, and by SIGKILL, which runs no code."""
+"""How a simulated service ends: as under `asyncio.run`, by `sys.exit`, by SIGTERM, by SIGKILL, which runs no code."""
 
 from __future__ import annotations
 
