@@ -14,12 +14,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from harrow import Harrow, kill, leader, pause
 
+Producer: Any = AIOKafkaProducer
+Consumer: Any = AIOKafkaConsumer
 FAST_GROUP: dict[str, Any] = {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 500}
 
 
 async def billing(servers: str) -> None:
     """Write a bill for each order, with the order's offset in the same transaction."""
-    consumer = AIOKafkaConsumer(
+    consumer = Consumer(
         "orders",
         bootstrap_servers=servers,
         group_id="billing",
@@ -28,7 +30,7 @@ async def billing(servers: str) -> None:
         isolation_level="read_committed",
         **FAST_GROUP,
     )
-    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="billing")
+    producer = Producer(bootstrap_servers=servers, transactional_id="billing")
     async with producer, consumer:
         async for record in consumer:
             async with producer.transaction():
@@ -39,7 +41,7 @@ async def billing(servers: str) -> None:
 
 async def place_orders(servers: str, numbers: range) -> None:
     """Place orders correctly."""
-    async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+    async with Producer(bootstrap_servers=servers, enable_idempotence=True) as producer:
         for number in numbers:
             await producer.send_and_wait("orders", json.dumps({"order": number}).encode())
             await asyncio.sleep(0.02)

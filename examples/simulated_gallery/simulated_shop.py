@@ -9,6 +9,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+Producer: Any = AIOKafkaProducer
+Consumer: Any = AIOKafkaConsumer
+"""aiokafka's classes, which have no types."""
 Order = dict[str, Any]
 PAUSE_S = 0.02
 FAST_GROUP = {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 500}
@@ -43,15 +46,15 @@ def order_of(record: Any) -> Order:
     return order
 
 
-def new_consumer(*topics: str, servers: str, group: str, **options: Any) -> AIOKafkaConsumer:
+def new_consumer(*topics: str, servers: str, group: str, **options: Any) -> Any:
     """Return a consumer that begins at the first order and commits only where the service says so."""
     settings = {**FAST_GROUP, **FRESH_METADATA, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
-    return AIOKafkaConsumer(*topics, bootstrap_servers=servers, group_id=group, **settings)
+    return Consumer(*topics, bootstrap_servers=servers, group_id=group, **settings)
 
 
-def new_producer(servers: str, **options: Any) -> AIOKafkaProducer:
+def new_producer(servers: str, **options: Any) -> Any:
     """Return an idempotent producer."""
-    return AIOKafkaProducer(bootstrap_servers=servers, **{"enable_idempotence": True, **options})
+    return Producer(bootstrap_servers=servers, **{"enable_idempotence": True, **options})
 
 
 async def place_orders(servers: str, orders: Iterable[Order], pause_s: float = PAUSE_S) -> None:

@@ -6,16 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from harrow import Harrow, kill, leader
 from pairs import Service, pair
-from simulated_shop import Order, encoded, new_orders
+from simulated_shop import Order, Producer, encoded, new_orders
 
 
 async def take(servers: str, orders: list[Order], acks: Any) -> list[Order]:
     """Take orders in bursts of five; return those that Kafka acknowledged."""
     placed: list[Order] = []
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks=acks) as producer:
+    async with Producer(bootstrap_servers=servers, acks=acks) as producer:
 
         async def place(order: Order) -> None:
             await producer.send_and_wait("orders", **encoded(order))

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from harrow import Harrow, leader, pause
 from pairs import Service, pair
-from simulated_shop import bill_of, encoded, new_consumer, new_orders, order_of, place_orders
+from simulated_shop import Producer, bill_of, encoded, new_consumer, new_orders, order_of, place_orders
 
 
 async def read_on(consumer: Any, queue: asyncio.Queue[Any]) -> None:
@@ -26,9 +26,9 @@ async def bill(consumer: Any, producer: Any, queue: asyncio.Queue[Any]) -> None:
         await consumer.commit({TopicPartition(record.topic, record.partition): record.offset + 1})
 
 
-def impatient_producer(servers: str) -> AIOKafkaProducer:
+def impatient_producer(servers: str) -> Any:
     """Return a producer whose delivery may take 300 ms."""
-    return AIOKafkaProducer(bootstrap_servers=servers, acks="all", request_timeout_ms=300)
+    return Producer(bootstrap_servers=servers, acks="all", request_timeout_ms=300)
 
 
 async def wrong(servers: str) -> None:

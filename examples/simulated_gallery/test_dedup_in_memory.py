@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from harrow import Harrow, kill_program
 from pairs import Service, pair
-from simulated_shop import bill_of, encoded, new_consumer, new_orders, new_producer, order_of, place_orders
+from simulated_shop import Consumer, bill_of, encoded, new_consumer, new_orders, new_producer, order_of, place_orders
 
 
 async def bill(consumer: Any, producer: Any, billed: set[int]) -> None:
@@ -27,7 +27,7 @@ async def orders_with_bills(servers: str) -> set[int]:
     """Return the orders whose bills earlier starts wrote."""
     billed: set[int] = set()
     output = TopicPartition("bills", 0)
-    async with AIOKafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed") as reader:
+    async with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as reader:
         reader.assign([output])
         await reader.seek_to_beginning()
         end = (await reader.end_offsets([output]))[output]

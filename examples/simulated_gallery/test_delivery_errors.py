@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from harrow import Harrow, leader, pause
 from pairs import Service, pair
-from simulated_shop import PAUSE_S, Order, encoded, new_orders
+from simulated_shop import PAUSE_S, Order, Producer, encoded, new_orders
 
 PATIENCE_MS = 600
 
 
 async def wrong(servers: str, orders: list[Order]) -> list[Order]:
-    sent = []
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks="all", request_timeout_ms=PATIENCE_MS) as producer:
+    sent: list[Any] = []
+    async with Producer(bootstrap_servers=servers, acks="all", request_timeout_ms=PATIENCE_MS) as producer:
         for order in orders:
             sent.append(await producer.send("orders", **encoded(order)))
             await asyncio.sleep(PAUSE_S)
@@ -25,8 +25,8 @@ async def wrong(servers: str, orders: list[Order]) -> list[Order]:
 
 
 async def right(servers: str, orders: list[Order]) -> list[Order]:
-    sent = []
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks="all", request_timeout_ms=PATIENCE_MS) as producer:
+    sent: list[Any] = []
+    async with Producer(bootstrap_servers=servers, acks="all", request_timeout_ms=PATIENCE_MS) as producer:
         for order in orders:
             sent.append(await producer.send("orders", **encoded(order)))
             await asyncio.sleep(PAUSE_S)

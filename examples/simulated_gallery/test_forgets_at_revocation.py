@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiokafka import ConsumerRebalanceListener
+from aiokafka import ConsumerRebalanceListener as Listener
 from harrow import Harrow, kill_program
 from pairs import Service, pair
 from simulated_shop import bill_of, encoded, new_consumer, new_orders, new_producer, order_of, place_orders
@@ -13,7 +13,11 @@ from simulated_shop import bill_of, encoded, new_consumer, new_orders, new_produ
 BUFFERED = 4
 
 
-class Billing(ConsumerRebalanceListener):
+RebalanceListener: Any = Listener
+"""Whose methods may be coroutines."""
+
+
+class Billing(RebalanceListener):
     """Bills orders in groups of four, and what is left when no more come."""
 
     def __init__(self, servers: str) -> None:

@@ -6,15 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from harrow import Harrow, leader, pause
 from pairs import Service, pair
-from simulated_shop import bill_of, encoded, new_consumer, new_orders, order_of, place_orders
+from simulated_shop import Producer, bill_of, encoded, new_consumer, new_orders, order_of, place_orders
 
 
-def impatient_producer(servers: str) -> AIOKafkaProducer:
+def impatient_producer(servers: str) -> Any:
     """Return a producer whose delivery may take 300 ms."""
-    return AIOKafkaProducer(bootstrap_servers=servers, acks="all", request_timeout_ms=300)
+    return Producer(bootstrap_servers=servers, acks="all", request_timeout_ms=300)
 
 
 async def wrong(servers: str) -> None:
@@ -39,11 +38,11 @@ async def right(servers: str) -> None:
             await producer.send_and_wait("bills", **encoded(bill_of(order_of(record))))
 
         while True:
-            left = [record for some in (await consumer.getmany(timeout_ms=500)).values() for record in some]
+            left: list[Any] = [record for some in (await consumer.getmany(timeout_ms=500)).values() for record in some]
             commits = bool(left)
             while left:
                 results = await asyncio.gather(*map(bill, left), return_exceptions=True)
-                left = [record for record, result in zip(left, results, strict=True) if result is not None]
+                left: list[Any] = [record for record, result in zip(left, results, strict=True) if result is not None]
             if commits:
                 await consumer.commit()
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from harrow import Harrow, leader, pause
 from pairs import Service, pair
-from simulated_shop import bill_of, encoded, new_consumer, new_orders, order_of, place_orders
+from simulated_shop import Producer, bill_of, encoded, new_consumer, new_orders, order_of, place_orders
 
 ATTEMPTS = 3
 
 
-def impatient_producer(servers: str) -> AIOKafkaProducer:
+def impatient_producer(servers: str) -> Any:
     """Return a producer whose delivery may take 200 ms."""
-    return AIOKafkaProducer(bootstrap_servers=servers, acks="all", request_timeout_ms=200)
+    return Producer(bootstrap_servers=servers, acks="all", request_timeout_ms=200)
 
 
 async def wrong(servers: str) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from harrow import Harrow, kill, leader
 from pairs import Service, pair
-from simulated_shop import Order, encoded, new_orders
+from simulated_shop import Order, Producer, encoded, new_orders
 
 
 async def wrong(servers: str, orders: list[Order]) -> list[Order]:
     placed: list[Order] = []
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks="all") as producer:
+    async with Producer(bootstrap_servers=servers, acks="all") as producer:
         for order in orders:
             await producer.send_and_wait("orders", **encoded(order))
             placed.append(order)
@@ -20,7 +19,7 @@ async def wrong(servers: str, orders: list[Order]) -> list[Order]:
 
 async def right(servers: str, orders: list[Order]) -> list[Order]:
     placed: list[Order] = []
-    async with AIOKafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True) as producer:
+    async with Producer(bootstrap_servers=servers, acks="all", enable_idempotence=True) as producer:
         for order in orders:
             await producer.send_and_wait("orders", **encoded(order))
             placed.append(order)

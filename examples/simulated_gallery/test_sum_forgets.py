@@ -7,10 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from harrow import Harrow, folded, kill_program
 from pairs import Service, pair
-from simulated_shop import encoded, new_consumer, new_orders, new_producer, order_of, place_orders
+from simulated_shop import Consumer, encoded, new_consumer, new_orders, new_producer, order_of, place_orders
 
 
 async def sum_up(consumer: Any, producer: Any, totals: Counter[str]) -> None:
@@ -29,7 +29,7 @@ async def published(servers: str) -> Counter[str]:
     """Return the sums that earlier starts published."""
     totals: Counter[str] = Counter()
     output = TopicPartition("totals", 0)
-    async with AIOKafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed") as reader:
+    async with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as reader:
         reader.assign([output])
         await reader.seek_to_beginning()
         end = (await reader.end_offsets([output]))[output]

@@ -280,9 +280,10 @@ class SeedSearch:
         wrong = sum(result.outcome in (FAILED, CRASHED) for result in self._results)
         idle = sum(result.outcome == IDLE for result in self._results)
         not_judged = f"{idle} not judged because faults met no operation, " if idle else ""
+        faults = sum(result.faults for result in self._results)
         return (
-            f"{len(self._results)} runs, {wrong} failed, {not_judged}"
-            f"{sum(result.faults for result in self._results)} faults, {virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
+            f"{len(self._results)} runs, {wrong} failed, {not_judged}{faults} faults, "
+            f"{virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
         )
 
     def properties(self, failed: SeedResult) -> list[tuple[str, object]]:

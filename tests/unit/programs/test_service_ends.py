@@ -30,9 +30,9 @@ class OneMachine:
     def client_machine(self, name: str) -> Machine:
         return Machine(self.world, f"client-{name}", Peer("client", name))
 
-    def service(self, main: Callable[..., Coroutine[Any, Any, object]], *args: object, **options: Any) -> Service:
+    def service(self, main: Callable[..., Coroutine[Any, Any, object]], *args: object) -> Service:
         cluster: Any = self
-        service = Service("job", cluster, main, args, enter=self.view.enter, **{"restart": "never", **options})
+        service = Service("job", cluster, main, args, enter=self.view.enter, restart="never")
         service.start()
         return service
 
@@ -125,7 +125,13 @@ def test_sigterm_calls_the_handler_of_the_service(handler: str) -> None:
         if handler == "of the loop":
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         else:
-            assert signal.signal(signal.SIGTERM, lambda *_: stop.set()) == signal.SIG_DFL
+
+            def handle(number: int, frame: object) -> None:
+                del frame
+                assert number == signal.SIGTERM
+                stop.set()
+
+            assert signal.signal(signal.SIGTERM, handle) == signal.SIG_DFL
         await stop.wait()
         said.append("stopped")
 
