@@ -42,7 +42,7 @@ async def right(servers: str) -> None:
             commits = bool(left)
             while left:
                 results = await asyncio.gather(*map(bill, left), return_exceptions=True)
-                left: list[Any] = [record for record, result in zip(left, results, strict=True) if result is not None]
+                left = [record for record, result in zip(left, results, strict=True) if result is not None]
             if commits:
                 await consumer.commit()
 

@@ -13,4 +13,5 @@ class CollectedNumbers:
 
     def __call__(self, size: int, /) -> bytes:
         """Return so many bytes."""
+        assert size >= 0, f"{size} bytes"
         return self._random.randbytes(size)

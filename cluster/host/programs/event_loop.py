@@ -407,6 +407,7 @@ class ProgramLoop(RefusedCalls):
 
     async def shutdown_asyncgens(self) -> None:
         """Close the asynchronous generators that are open, in the order in which they began."""
+        assert self._incarnation.alive, "a program that was killed closes nothing"
         left = [generator for ref in self._generators.values() if (generator := ref()) is not None]
         self._generators.clear()
         await asyncio.gather(*(generator.aclose() for generator in left), return_exceptions=True)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import sys
+from asyncio import sleep  # on virtual time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
@@ -50,14 +51,14 @@ def test_tasks_that_are_left_are_cancelled_and_clean_up_before_the_process_ends(
 
     async def in_the_background() -> None:
         try:
-            await asyncio.sleep(100)
+            await sleep(100)
         finally:
-            await asyncio.sleep(0.01)
+            await sleep(0.01)
             said.append("cleaned up")
 
     async def main() -> None:
         task = asyncio.create_task(in_the_background())
-        await asyncio.sleep(0.01)
+        await sleep(0.01)
         said.append(f"{task.done()}")
 
     assert end_of(main).exit_code == 0
@@ -72,13 +73,13 @@ def test_an_asynchronous_generator_that_was_left_is_closed() -> None:
             yield 1
             yield 2
         finally:
-            await asyncio.sleep(0.01)
+            await sleep(0.01)
             said.append(name)
 
     async def main() -> None:
         async for _ in numbers("dropped"):
             break
-        await asyncio.sleep(0.1)
+        await sleep(0.1)
         said.append("main")
         kept.append(numbers("kept"))
         await anext(kept[0])
@@ -91,12 +92,12 @@ def test_an_asynchronous_generator_that_was_left_is_closed() -> None:
 @pytest.mark.parametrize(("code", "expected"), [(3, 3), (0, 0), (None, 0), ("out of orders", 1)])
 def test_sys_exit_ends_the_service_with_its_code(code: Any, expected: int) -> None:
     async def worker() -> None:
-        await asyncio.sleep(0.01)
+        await sleep(0.01)
         sys.exit(code)
 
     async def main() -> None:
         task = asyncio.create_task(worker())
-        await asyncio.sleep(100)
+        await sleep(100)
         await task
 
     service = end_of(main)
@@ -108,7 +109,7 @@ def test_sys_exit_ends_the_service_with_its_code(code: Any, expected: int) -> No
 
 def test_sys_exit_of_main_itself_ends_the_service_once() -> None:
     async def main() -> None:
-        await asyncio.sleep(0)
+        await sleep(0)
         sys.exit(4)
 
     service = end_of(main)
@@ -151,14 +152,14 @@ def test_what_was_killed_runs_no_code_any_more() -> None:
 
     async def in_the_background(seconds: float) -> None:
         try:
-            await asyncio.sleep(seconds)
+            await sleep(seconds)
         finally:
             said.append("finally")
 
     async def main() -> None:
         background = [asyncio.create_task(in_the_background(seconds)) for seconds in (1, 50)]
         try:
-            await asyncio.sleep(2)
+            await sleep(2)
         finally:
             said.append(f"finally of main, {len(background)}")
 
@@ -178,7 +179,7 @@ def test_a_program_that_is_no_service_lets_its_exit_through() -> None:
     loop = ProgramLoop(Machine(world, "client-test", Peer("client", "test")).boot())
 
     async def main() -> None:
-        await asyncio.sleep(0.01)
+        await sleep(0.01)
         sys.exit(3)
 
     with loop.running():
