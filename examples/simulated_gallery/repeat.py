@@ -57,7 +57,7 @@ def search(name: str, twin: str, base: int, seeds: int, seconds: float | None) -
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-q", "--unmask"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
-        [*command, *words, "-k", twin, str(GALLERY / f"test_{name}.py")],
+        [*command, *words, "-k", f"[{twin}]", str(GALLERY / f"test_{name}.py")],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
