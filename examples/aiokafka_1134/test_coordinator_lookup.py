@@ -16,7 +16,6 @@ from harrow import Harrow, kill, leader, pause, txn_coordinator
 
 Producer: Any = AIOKafkaProducer
 Consumer: Any = AIOKafkaConsumer
-FAST_GROUP: dict[str, Any] = {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 500}
 
 
 async def billing(servers: str) -> None:
@@ -28,7 +27,6 @@ async def billing(servers: str) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
-        **FAST_GROUP,
     )
     producer = Producer(bootstrap_servers=servers, transactional_id="billing")
     async with producer, consumer:
