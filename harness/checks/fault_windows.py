@@ -134,9 +134,9 @@ def overlap_doubts(
         missed = [fault for fault in missed if not _after_the_traffic(fault, traffic)]
     if not missed:
         return []
-    doubts = [f"{describe(fault, times)}, {MET_NOTHING}" for fault in missed[:NAMED_FAULTS]]
+    doubts = [f"{describe(fault, times)}, met no operation" for fault in missed[:NAMED_FAULTS]]
     if len(missed) > NAMED_FAULTS:
-        doubts.append(f"{len(missed) - NAMED_FAULTS} more faults {MET_NOTHING}")
+        doubts.append(f"{len(missed) - NAMED_FAULTS} more faults met no operation")
     return [*doubts, _remedy(missed, traffic, ", ".join(topics), times)]
 
 
