@@ -2,7 +2,7 @@
 
 The test is what a user would write: with the correct twin it passes for all seeds, with the wrong one it fails for one
 of them. Here that failure is expected, and `conftest.py` checks its name. To see it as a user sees it:
-`pytest examples/simulated_gallery -k "acks_one and wrong" --unmask`.
+`UNMASK=1 pytest examples/simulated_gallery -k "acks_one and wrong"`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Search:
 def search(name: str, twin: str, base: int, seeds: int, seconds: float | None) -> Search:
     """Run seeds of one service until the first failure, or until the CPU time is used."""
     words = [f"--harrow-seed={base}", f"--harrow-seeds={seeds}", "--harrow-jobs=1", "--harrow-shrink=0"]
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-q", "--unmask"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-q"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
         [*command, *words, "-k", f"[{twin}]", str(GALLERY / f"test_{name}.py")],
@@ -63,6 +63,7 @@ def search(name: str, twin: str, base: int, seeds: int, seconds: float | None) -
         text=True,
         start_new_session=True,
         cwd=GALLERY.parent.parent,
+        env={**os.environ, "UNMASK": "1"},
     )
     over = threading.Event()
     watch = threading.Thread(target=_end_after, args=(process, seconds, over)) if seconds else None
