@@ -22,6 +22,7 @@ from .rows import PartitionTraffic
 
 FOREVER_NS = 2**62
 """The end of a fault that was not healed."""
+MET_NOTHING = "met no operation"
 NAMED_FAULTS = 3
 """A doubt names this many faults."""
 
@@ -137,6 +138,12 @@ def overlap_doubts(
     if len(missed) > NAMED_FAULTS:
         doubts.append(f"{len(missed) - NAMED_FAULTS} more faults met no operation")
     return [*doubts, _remedy(missed, traffic, ", ".join(topics), times)]
+
+
+def are_of_missed_faults(reasons: Sequence[str]) -> bool:
+    """Whether a verdict is unknown only because faults met no operation: `overlap_doubts` wrote all its reasons."""
+    named = [reason.endswith(MET_NOTHING) for reason in reasons]
+    return any(named) and named.count(False) == 1 and not named[-1]
 
 
 def _after_the_traffic(fault: FaultWindow, traffic: Traffic) -> bool:

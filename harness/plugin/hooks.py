@@ -56,6 +56,10 @@ SUMMARY = pytest.StashKey["VerdictSummary"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options and ini settings."""
     options.add_options(parser)
+    if "HARROW_SIMULATION_SOCKET" in os.environ:  # of simulation_server.py: before anything of the user's is imported
+        from .collected_numbers import fix_random_numbers
+
+        fix_random_numbers()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -36,7 +36,7 @@ from ..search.shrinking import Shrunk, shrink
 from . import options as declared
 from .repeating import argument_of, configuration_words, original_nodeid
 from .requested_fixtures import SIMULATED_TEST, factory_arguments, uses_harrow
-from .simulation_server import CRASHED, FAILED, REAL_MOST_S, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
+from .simulation_server import CRASHED, FAILED, IDLE, REAL_MOST_S, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
 from .workers import WORKER, Worker, folder_name
 
 if TYPE_CHECKING:
@@ -157,6 +157,10 @@ class SeedSearch:
         self._remove("without-faults")
         self._windows = baseline.blocks_ms
         failed = self._search()
+        if failed is None and all(result.outcome == IDLE for result in self._results):
+            self._said = "no seed was judged: the faults of each met no operation"
+            failed = self._results[0]
+            self._keep(failed)
         if failed is not None and failed.outcome == FAILED:
             self._check_replay(failed)
             if failed.schedules:
@@ -226,7 +230,8 @@ class SeedSearch:
     def _shrink(self, failed: SeedResult) -> None:
         names = frozenset(failed.failure.split(", "))
         schedules = {key: Schedule.from_json(json.dumps(row)) for key, row in failed.schedules.items()}
-        self._smallest, left = failed, SHRINK_RUNS
+        given = self._item.config.getoption("--harrow-shrink")
+        self._smallest, left = failed, SHRINK_RUNS if given is None else self._chosen.shrink
         for key in list(schedules):
 
             def trial(candidate: Schedule, key: str = key) -> Schedule | None:
@@ -276,7 +281,7 @@ class SeedSearch:
         schedules = smallest.schedules if self._smallest is not None else None
         request = self._request(smallest.seed, f"seed-{smallest.seed}", kept=True, schedules=schedules)
         again = self._process(0).ask(request)
-        if again.outcome == FAILED:
+        if again.outcome == smallest.outcome:
             self._smallest = again
 
     # -------------------------------------------------------------------------------------- words
@@ -286,8 +291,11 @@ class SeedSearch:
         cpu_s = sum(result.cpu_s for result in self._results) or 1e-9
         virtual_s = sum(result.virtual_ms for result in self._results) / 1000
         wrong = sum(result.outcome in (FAILED, CRASHED) for result in self._results)
+        idle = sum(result.outcome == IDLE for result in self._results)
+        not_judged = f"{idle} not judged because faults met no operation, " if idle else ""
+        faults = sum(result.faults for result in self._results)
         return (
-            f"{len(self._results)} runs, {wrong} failed, {sum(result.faults for result in self._results)} faults, "
+            f"{len(self._results)} runs, {wrong} failed, {not_judged}{faults} faults, "
             f"{virtual_s:,.0f} s of virtual time, {len(self._results) / cpu_s:.1f} runs a second of a core"
             + "".join(f"; {label!r} in {count} runs" for label, count in self._reached().items())
         )

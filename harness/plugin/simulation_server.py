@@ -50,6 +50,8 @@ REAL_MOST_S = 120.0
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 RDKAFKA = "rdk:"
 """What the names of librdkafka's threads begin with."""
+IDLE = "idle"
+"""The verdict is unknown only because faults met no operation: the run proves little, and is no counterexample."""
 REPEAT_SECTION = "harrow"
 
 
@@ -128,6 +130,13 @@ class SimulationServer:
         _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
         return True
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Note a verdict that is unknown only because the faults of this seed met no operation."""
+        del item
+        if call.when == "call" and call.excinfo is not None and _process is not None:
+            _process.idle = _met_nothing(call.excinfo.value)
+
 
 _process: SimulatedProcess | None = None
 """What the fork runs on."""
@@ -146,8 +155,11 @@ def _prepare(root: Path, modules: Iterable[str]) -> None:
 
 
 def _is_of_project(name: str, root: Path) -> bool:
+    top = name.partition(".")[0]
+    if top == "harrow":  # also where the project is Harrow itself
+        return False
     try:
-        spec = importlib.util.find_spec(name.partition(".")[0])
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return True
     origin = None if spec is None else spec.origin
@@ -244,6 +256,8 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
     if FENCE.met and outcome == PASSED:
         outcome, failure, text = FAILED, "FenceError", "\n".join(map(str, FENCE.met))
         line = str(FENCE.met[0])
+    if outcome == FAILED and process.idle and sum(report.failed for report in reports) == 1:
+        outcome, failure = IDLE, ""
     runs = runs_of(item)
     trace = process.world.trace
     return SeedResult(
@@ -289,6 +303,16 @@ def _native_threads() -> str:
     """Return the names of threads of librdkafka, which no audit event shows; empty without any."""
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     return ", ".join(sorted({name for name in names if name.startswith(RDKAFKA)}))
+
+
+def _met_nothing(error: BaseException) -> bool:
+    from ..checks.fault_windows import are_of_missed_faults
+    from ..checks.verdict import Status
+    from ..errors import VerdictError
+
+    if not isinstance(error, VerdictError):
+        return False
+    return error.verdict.status is Status.UNKNOWN and are_of_missed_faults(error.verdict.reasons)
 
 
 def _line(report: pytest.TestReport) -> str:

@@ -10,6 +10,7 @@ A service that raised, and that nothing restarts, is a finding of the test: its 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import signal
 import time
@@ -27,8 +28,6 @@ from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
 from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
 
 if TYPE_CHECKING:
-    import asyncio
-
     from harrow.cluster.host.programs.event_loop import EnterProgram
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster
@@ -41,6 +40,7 @@ RESTART_MS = 1_000
 GRACE_S = 15.0
 POLL_S = 0.005
 WORDS_MOST = 12
+KILLED_BY_INTERRUPT = 130
 KILLED, TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
 
 
@@ -76,6 +76,7 @@ class Service:
         self._world = cluster.world
         self._loop: ProgramLoop | None = None
         self._task: asyncio.Task[object] | None = None
+        self._killed_tasks: list[asyncio.Task[Any]] = []
         self._by: By = ITSELF
         self._ends: list[ProgramEnd] = []
         self._tracebacks: list[str] = []
@@ -151,6 +152,7 @@ class Service:
         self._by = ITSELF
         host = self._machine.boot()
         self._loop = loop = ProgramLoop(host, enter=self._enter)
+        loop.on_exit = self._exited
         with loop.running():
             self._task = task = loop.create_task(coroutine, name=self.name)
             task.add_done_callback(self._main_ended)
@@ -159,11 +161,46 @@ class Service:
         if task is not self._task or not self._machine.alive:
             return
         error = None if task.cancelled() else task.exception()
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            return  # `_exited` has it
         code = 1 if error is not None or task.cancelled() else 0
         if error is not None and not isinstance(error, ProcessKilled):
             text = "".join(traceback.format_exception(error)).rstrip()
             self._tracebacks.append(f"at {self._world.loop.now_ns / 1e9 - 1000:.3f} s of virtual time:\n{text}")
             self._last_words = tuple(text.splitlines()[-WORDS_MOST:])
+        self._close_down(code)
+
+    def _exited(self, error: BaseException) -> None:
+        """`sys.exit()` somewhere in the service."""
+        code = getattr(error, "code", KILLED_BY_INTERRUPT)
+        number = code if isinstance(code, int) else 0 if code is None else 1
+        if number:
+            said = f"{type(error).__name__}: {error}"
+            self._tracebacks.append(f"at {self._world.loop.now_ns / 1e9 - 1000:.3f} s of virtual time:\n{said}")
+            self._last_words = (said,)
+        self._close_down(number)
+
+    def _close_down(self, code: int) -> None:
+        """End the service as `asyncio.run` does: tasks that are left are cancelled, and have the time to clean up."""
+        loop = self._loop
+        assert loop is not None, "a service that has ended was started"
+        left = sorted((task for task in asyncio.all_tasks(loop) if not task.done()), key=hash)
+        if not left and not loop.has_open_generators:
+            self._ended(code)
+            return
+
+        async def close_down() -> None:
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await loop.shutdown_asyncgens()
+
+        with loop.running():
+            loop.create_task(close_down()).add_done_callback(lambda _: self._ended(code))
+
+    def _ended(self, code: int) -> None:
+        if not self._machine.alive:
+            return
         self._note_end(code)
         self._machine.end()
         if self._restart == "always" or (self._restart == "on-failure" and code):
@@ -174,6 +211,8 @@ class Service:
             self.start()
 
     def _died(self) -> None:
+        if self._loop is not None:  # what was killed runs no `finally`: its coroutines are kept as they are
+            self._killed_tasks += asyncio.all_tasks(self._loop)
         if len(self._ends) < self.starts:
             self._note_end(KILLED)
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harrow.harness.checks.fault_windows import FOREVER_NS, FaultWindow, Traffic, overlap_doubts, read_fault_windows
+from harrow.harness.checks.fault_windows import (
+    FOREVER_NS,
+    FaultWindow,
+    Traffic,
+    are_of_missed_faults,
+    overlap_doubts,
+    read_fault_windows,
+)
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.log_changes import Leadership
 from harrow.harness.checks.plans import JOB_BYTES, TASK_BYTES, PartitionJob, pack
@@ -124,6 +131,19 @@ def test_many_faults_that_met_nothing_are_counted() -> None:
     assert len(doubts) == 5
     assert doubts[3] == "3 more faults met no operation"
     assert doubts[4].startswith("no client used orders: send or read while the faults last")
+
+
+@pytest.mark.parametrize("missed", [1, 2, 6])
+def test_reasons_that_are_only_of_missed_faults_are_known_as_such(missed: int) -> None:
+    windows = [window(number, number, number + 0.5) for number in range(1, missed + 1)]
+    doubts = overlap_doubts(windows, Traffic(), ["orders"], RunTimes())
+    assert are_of_missed_faults(doubts)
+    other = "replicas of orders-0 were not in sync"
+    assert not are_of_missed_faults([other, *doubts])
+    assert not are_of_missed_faults([*doubts, other])
+    assert not are_of_missed_faults([other])
+    assert not are_of_missed_faults([])
+    assert not are_of_missed_faults(overlap_doubts([], Traffic(), ["orders"], RunTimes()))
 
 
 def test_faults_before_and_between_the_traffic_have_their_own_remedies() -> None:

@@ -18,9 +18,11 @@ import asyncio
 import contextvars
 import random
 import socket
+import sys
+import weakref
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -95,6 +97,10 @@ class ProgramLoop(RefusedCalls):
         """What the program does at a signal."""
         self.unhandled: list[dict[str, Any]] = []
         """The contexts of exceptions that nothing received, such as those of tasks that nothing awaits."""
+        self.on_exit: Callable[[BaseException], None] | None = None
+        """Called with SystemExit or KeyboardInterrupt that a callback raised: the program ends."""
+        self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
+        """The asynchronous generators that were begun, by their number."""
 
     # ------------------------------------------------------------------------------------ turns
 
@@ -115,8 +121,15 @@ class ProgramLoop(RefusedCalls):
                 if not incarnation.running:
                     break
                 handle = ready.popleft()
-                if not handle.cancelled():
+                if handle.cancelled():
+                    continue
+                try:
                     handle._run()  # noqa: SLF001 - how asyncio's own loops run a handle
+                except (SystemExit, KeyboardInterrupt) as error:
+                    if self.on_exit is None:
+                        raise
+                    self.on_exit(error)
+                    break
         finally:
             leave()
         if ready:
@@ -137,10 +150,13 @@ class ProgramLoop(RefusedCalls):
         fenced, FENCE.on = FENCE.on, True
         task = _swapped_task(before, None)
         events._set_running_loop(self)  # noqa: SLF001
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._generator_began, finalizer=self._generator_dropped)
         after = _nothing if self._enter is None else self._enter(self)
 
         def leave() -> None:
             after()
+            sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(before)  # noqa: SLF001
             _swapped_task(before, task)
             FENCE.on = fenced
@@ -393,8 +409,26 @@ class ProgramLoop(RefusedCalls):
         """Set asyncio's debug mode."""
         self._debug = enabled
 
+    def _generator_began(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._made += 1
+        self._generators[self._made] = weakref.ref(generator)
+
+    def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close a generator that nothing refers to any more; one of a program that was killed runs no code."""
+        if self._incarnation.alive:
+            self.call_soon(self.create_task, generator.aclose())
+
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to do."""
+        """Close the asynchronous generators that are open, in the order in which they began."""
+        assert self._incarnation.alive, "a program that was killed closes nothing"
+        left = [generator for ref in self._generators.values() if (generator := ref()) is not None]
+        self._generators.clear()
+        await asyncio.gather(*(generator.aclose() for generator in left), return_exceptions=True)
+
+    @property
+    def has_open_generators(self) -> bool:
+        """Whether an asynchronous generator was begun and is still there."""
+        return any(ref() is not None for ref in self._generators.values())
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no thread."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import sys
 import time
@@ -27,6 +28,7 @@ import time_machine
 
 from ..simulated.host import EPOCH_MS
 from ..simulated.loop import NS_PER_MS, ProcessKilled
+from .collected import CollectedNumbers
 
 if TYPE_CHECKING:
     from ..simulated import World
@@ -115,6 +117,20 @@ class ProcessView:
         """`random.Random.seed`: without a seed, one of the world's numbers."""
         _SEED(generator, self._random.getrandbits(64) if a is None else a, version)
 
+    def _set_signal_handler(self, number: int, handler: Any) -> Any:
+        """`signal.signal`: of a program, what a fault calls that sends the signal to it."""
+        loop = self._current
+        if loop is None:
+            return _SIGNAL(number, handler)
+        before = loop.signal_handlers.get(int(number))
+        if handler is signal.SIG_DFL:
+            loop.remove_signal_handler(number)
+        elif handler is signal.SIG_IGN:
+            loop.add_signal_handler(number, _ignore)
+        else:
+            loop.add_signal_handler(number, handler, number, None)
+        return signal.SIG_DFL if before is None else signal.SIG_IGN if before[0] is _ignore else before[0]
+
     def _clocks(self) -> dict[str, Callable[..., Any]]:
         seconds, nanoseconds = self._monotonic, self._monotonic_ns
         return {
@@ -144,6 +160,7 @@ class ProcessView:
                 (random.Random, "seed", seed),
                 (uuid, "_node", NODE),
                 (socket, "gethostname", lambda: HOST_NAME),
+                (signal, "signal", self._set_signal_handler),
                 *_imported(replaced),
             ):
                 undo.callback(setattr, owner, name, getattr(owner, name))
@@ -158,6 +175,11 @@ class ProcessView:
 
 
 _SEED = random.Random.seed
+_SIGNAL = signal.signal
+
+
+def _ignore() -> None:
+    """What a program that ignores a signal does."""
 
 
 def _stop_traveller() -> None:
@@ -189,7 +211,9 @@ def _clocks_in(module_name: str, module: object) -> Iterator[tuple[object, str, 
     if top in sys.stdlib_module_names or top in ("harrow", "time_machine"):
         return
     for name, value in list(getattr(module, "__dict__", {}).items()):
-        if type(value) is _BUILTIN and getattr(value, "__module__", None) in _OF_CLOCKS:
+        if type(value) is CollectedNumbers or (
+            type(value) is _BUILTIN and getattr(value, "__module__", None) in _OF_CLOCKS
+        ):
             yield module, name, value
 
 

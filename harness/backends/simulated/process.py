@@ -41,6 +41,8 @@ class SimulatedProcess:
         """How long the traffic of each chaos block of this test lasted without faults; empty where it is not known."""
         self.blocks_ms: list[int] = []
         """How long the traffic of each chaos block of this run lasted, so far."""
+        self.idle = False
+        """Whether the verdict of this run is unknown only because faults met no operation."""
 
     @contextlib.contextmanager
     def running(self) -> Generator[None]:

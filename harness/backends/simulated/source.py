@@ -36,7 +36,7 @@ WITH_FRAMES = 0.7
 FRAMES_MOST = 12
 """How many of the faults fire with one of so many next frames of clients, and not at a moment by itself."""
 AT_ONCE = 0.2
-"""How many of the first faults of blocks keep their time."""
+"""In how many of the blocks the faults keep their times, as far as the traffic lasts so long."""
 
 
 def simulated_clusters(before_start: Callable[[], None] | None) -> SimulatedClusters:
@@ -103,18 +103,18 @@ class SimulatedClusters:
         if schedule.duration_ms is not None or not schedule.steps or block >= len(windows):
             return schedule
         rng = random.Random(f"{seed}/{block}/spread")  # noqa: S311 - repeatable, not secret
-        if rng.random() < AT_ONCE:
-            return schedule
+        at_once = rng.random() < AT_ONCE
         share_ms = windows[block] / len(schedule.steps)
+        drawn_ms = [round(share_ms * rng.random()) for _ in schedule.steps]
         steps = [
             step
             if step.after
             else replace(
                 step,
-                at_ms=step.at_ms + round(share_ms * rng.random()),
+                at_ms=step.at_ms if at_once and step.at_ms < share_ms else at_ms,
                 frames=rng.randint(1, FRAMES_MOST) if rng.random() < WITH_FRAMES else 0,
             )
-            for step in schedule.steps
+            for step, at_ms in zip(schedule.steps, drawn_ms, strict=True)
         ]
         return replace(schedule, steps=tuple(steps))
 

@@ -1,0 +1,58 @@
+"""A transactional job while the coordinator of its transactions is down: aiokafka 0.12.0 never looks for the next one.
+
+https://github.com/aio-libs/aiokafka/issues/1134, and 1145; mended in 0.13.0 and 0.14.0. The aiokafka that is imported
+is judged: PYTHONPATH chooses it (README.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from harrow import Harrow, kill, leader, pause, txn_coordinator
+
+Producer: Any = AIOKafkaProducer
+Consumer: Any = AIOKafkaConsumer
+
+
+async def billing(servers: str) -> None:
+    """Write a bill for each order, with the order's offset in the same transaction."""
+    consumer = Consumer(
+        "orders",
+        bootstrap_servers=servers,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = Producer(bootstrap_servers=servers, transactional_id="billing")
+    async with producer, consumer:
+        async for record in consumer:
+            async with producer.transaction():
+                await producer.send("bills", record.value)
+                place = TopicPartition(record.topic, record.partition)
+                await producer.send_offsets_to_transaction({place: record.offset + 1}, "billing")
+
+
+async def place_orders(servers: str, first: int, end: int) -> None:
+    """Place orders correctly."""
+    async with Producer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+        for number in range(first, end):
+            await producer.send_and_wait("orders", json.dumps({"order": number}).encode())
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.harrow(backend="simulated", seeds=3)  # a search: --harrow-seeds=200
+async def test_the_job_goes_on_while_a_broker_is_down(harrow: Harrow) -> None:
+    orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)
+    harrow.start(billing, harrow.bootstrap_servers, name="billing")
+    await place_orders(harrow.bootstrap_servers, 0, 3)
+    await harrow.aio.await_caught_up("billing", orders)
+    faults = [pause(leader(bills)), kill(txn_coordinator("billing"), seconds=20), kill(leader(orders), seconds=1)]
+    async with harrow.chaos(*faults):
+        await place_orders(harrow.bootstrap_servers, 3, 25)
+    await harrow.aio.await_caught_up("billing", orders)
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", recovers_within=8)
