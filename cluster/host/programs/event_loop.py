@@ -146,7 +146,6 @@ class ProgramLoop(RefusedCalls):
 
     def _begin(self) -> Callable[[], None]:
         before = events._get_running_loop()  # noqa: SLF001 - as asyncio's own loops
-        assert before is not self, f"the loop of {self.host.name} runs already"
         fenced, FENCE.on = FENCE.on, True
         task = _swapped_task(before, None)
         events._set_running_loop(self)  # noqa: SLF001
