@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import select
 import shlex
 import shutil
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
 PROPERTY_SIMULATED = "harrow.simulated"
 BASELINE_SEED = 0
 SHRINK_RUNS = 40
-RETIMED = (0.3, 0.6, 0.9)
-"""When the faults of a smaller schedule are tried too, as parts of the traffic of the block."""
 WORLDS = 3
-"""In how many worlds a smaller schedule is tried before it is given up."""
+"""In how many worlds a smaller schedule is tried as it is."""
+REDRAWS = 20
+"""How often the moments of its faults are drawn again before it is given up."""
 NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2)."""
 START_S = 60.0
@@ -235,9 +236,9 @@ class SeedSearch:
         for key in list(schedules):
 
             def trial(candidate: Schedule, key: str = key) -> Schedule | None:
-                for tried in self._variants(key, candidate):
+                for world, tried in self._tries(key, candidate):
                     rows = {name: json.loads(row.to_json()) for name, row in {**schedules, key: tried}.items()}
-                    if (found := self._fails_with(rows, names, key)) is not None:
+                    if (found := self._fails_with(world, rows, names, key)) is not None:
                         return found
                 return None
 
@@ -246,34 +247,37 @@ class SeedSearch:
             schedules[key] = shrunk.schedule
             self._shrunk[key] = shrunk
 
-    def _variants(self, key: str, candidate: Schedule) -> Iterator[Schedule]:
-        """Yield a candidate as it is, and with its faults at other times: what was left out took time."""
-        yield candidate
-        number = int(key.rpartition("/")[2])
-        if not candidate.steps or number >= len(self._windows):
-            return
-        window_ms = self._windows[number]
-        for share in RETIMED:
-            steps = [
-                replace(step, trigger="healed", at_ms=round(window_ms * share / len(candidate.steps)), fired_ms=None)
-                for step in candidate.steps
-                if not step.after
-            ]
-            if len(steps) == len(candidate.steps):
-                yield replace(candidate, steps=tuple(steps))
+    def _tries(self, key: str, candidate: Schedule) -> Iterator[tuple[int, Schedule]]:
+        """Yield worlds and schedules in which a candidate is tried: as it is, then with its faults at other moments.
 
-    def _fails_with(self, rows: Mapping[str, Any], names: frozenset[str], key: str) -> Schedule | None:
-        assert self._smallest is not None, "a failure is made smaller"
+        What was left out took time, and a fault mostly shows a bug only at few moments, so they are drawn again.
+        """
         for world in range(WORLDS):
-            seed = self._smallest.seed + world
-            name = f"smaller-{len(self._results)}"
-            result = self._process(0).ask(self._request(seed, name, schedules=rows))
-            self._results.append(result)
-            self._remove(name)
-            if names & set(result.failure.split(", ")):
-                self._smallest = result
-                return Schedule.from_json(json.dumps(result.schedules[key]))
-        return None
+            yield world, candidate
+        number = int(key.rpartition("/")[2])
+        if not candidate.steps or number >= len(self._windows) or any(step.after for step in candidate.steps):
+            return
+        share_ms = self._windows[number] // len(candidate.steps)
+        for redraw in range(REDRAWS):
+            rng = random.Random(redraw)  # noqa: S311 - repeatable, not secret
+            steps = [
+                replace(
+                    step, trigger="healed", at_ms=rng.randint(0, share_ms), frames=rng.randint(0, 12), fired_ms=None
+                )
+                for step in candidate.steps
+            ]
+            yield WORLDS + redraw, replace(candidate, steps=tuple(steps))
+
+    def _fails_with(self, world: int, rows: Mapping[str, Any], names: frozenset[str], key: str) -> Schedule | None:
+        assert self._smallest is not None, "a failure is made smaller"
+        name = f"smaller-{len(self._results)}"
+        result = self._process(0).ask(self._request(self._smallest.seed + world, name, schedules=rows))
+        self._results.append(result)
+        self._remove(name)
+        if not names & set(result.failure.split(", ")):
+            return None
+        self._smallest = result
+        return Schedule.from_json(json.dumps(result.schedules[key]))
 
     def _keep(self, failed: SeedResult) -> None:
         """Run the smallest failure once more, in the out folder of the user."""
