@@ -37,7 +37,7 @@ from .fixtures import (
 )
 from .requested_fixtures import RUNS, runs_of, uses_harrow
 from .run_index import WITHOUT_VERDICT, RunIndex
-from .workers import WORKER, is_worker, send_to_worker, start_worker
+from .workers import WORKER, is_simulated_test, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -91,10 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from .simulation_server import SimulationServer
 
         config.pluginmanager.register(SimulationServer(int(descriptor)), "harrow-simulation")
-    else:
-        from .simulated_tests import SimulatedTests
-
-        config.pluginmanager.register(SimulatedTests(), "harrow-simulated")
     if chosen.shrink:
         from .shrinking_tests import ShrinkFailures
 
@@ -200,6 +196,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _shows_only(config: pytest.Config) -> bool:
     """Whether pytest shows tests, fixtures or plans and calls no test function."""
     return any(getattr(config.option, name, False) for name in SHOWS_ONLY)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Let a simulated test run over its seeds, in processes of its own."""
+    del nextitem
+    if isinstance(item, pytest.Function) and "HARROW_SIMULATION_SOCKET" not in os.environ and is_simulated_test(item):
+        from .simulated_tests import simulate
+
+        simulate(item)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -331,6 +337,8 @@ class VerdictSummary:
         self._lines: dict[tuple[str, int, str], str] = {}
         """By node id, attempt and property."""
         self._attempts: dict[str, int] = {}
+        self._simulations: dict[str, str] = {}
+        """What the searches of simulated tests said, by node id."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdict lines that a fixture stored in the report's user properties."""
@@ -340,6 +348,8 @@ class VerdictSummary:
         """Collect the verdict lines among the user properties of a test."""
         for attempt, name, value in properties_by_attempt(properties):
             self._attempts[nodeid] = max(attempt, self._attempts.get(nodeid, 1))
+            if name == "simulated":
+                self._simulations[nodeid] = str(value)
             if name.startswith("verdict"):
                 self._lines[nodeid, attempt, name] = value
 
@@ -352,6 +362,10 @@ class VerdictSummary:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print one line for each verdict."""
+        if self._simulations:
+            terminalreporter.section("harrow simulations")
+        for nodeid, line in self._simulations.items():
+            terminalreporter.write_line(f"{nodeid}: {line}")
         lines = self.lines()
         if lines:
             terminalreporter.section("harrow verdicts")

@@ -31,18 +31,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harrow.faults.schedule import Schedule
 
-from ..backends.choice import SIMULATED
 from ..search.pasted import pasted_seed
 from ..search.shrinking import Shrunk, shrink
 from . import options as declared
 from .repeating import argument_of, configuration_words, original_nodeid
-from .requested_fixtures import SIMULATED_TEST, factory_arguments, uses_harrow
+from .requested_fixtures import SIMULATED_TEST, factory_arguments
 from .simulation_server import CRASHED, FAILED, IDLE, REAL_MOST_S, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
 from .workers import WORKER, Worker, folder_name
 
 if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
-
     from .options import Options
 
 PROPERTY_SIMULATED = "harrow.simulated"
@@ -60,44 +57,11 @@ END_S = 10.0
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 
 
-def is_simulated_test(item: pytest.Item) -> bool:
-    """Whether a test has a Harrow fixture of the backend simulated."""
-    if not uses_harrow(item):
-        return False
-    worker = item.config.stash[WORKER]
-    try:
-        return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
-    except pytest.UsageError:
-        return False  # the set-up of the test says what is wrong with its options
-
-
-class SimulatedTests:
-    """The plugin that runs simulated tests over their seeds."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, str] = {}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Replace what pytest would do with a simulated test."""
-        del nextitem
-        if isinstance(item, pytest.Function) and is_simulated_test(item):
-            item.stash[SIMULATED_TEST] = True
-            item.setup = _nothing  # type: ignore[method-assign]  # the fixtures are set up where the seeds run
-            item.runtest = lambda: run_seeds(item)  # type: ignore[method-assign]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what the search said."""
-        for name, value in report.user_properties:
-            if name == PROPERTY_SIMULATED:
-                self._lines[report.nodeid] = str(value)
-
-    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
-        """Print one line for each simulated test."""
-        if self._lines:
-            terminalreporter.section("harrow simulations")
-            for nodeid, line in self._lines.items():
-                terminalreporter.write_line(f"{nodeid}: {line}")
+def simulate(item: pytest.Function) -> None:
+    """Replace what pytest would do with a simulated test."""
+    item.stash[SIMULATED_TEST] = True
+    item.setup = _nothing  # type: ignore[method-assign]  # the fixtures are set up where the seeds run
+    item.runtest = lambda: run_seeds(item)  # type: ignore[method-assign]
 
 
 def _nothing() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import out_folder
-from ..backends.choice import LOCAL, ORIGIN_OPTIONS, BackendChoice, unused_origin
+from ..backends.choice import LOCAL, ORIGIN_OPTIONS, SIMULATED, BackendChoice, unused_origin
 from ..seeds import fresh_seed
 from ..user_spark import UserSpark
 from . import options as declared
@@ -227,6 +227,15 @@ def send_to_worker(worker: Worker, workerinput: dict[str, Any]) -> None:
     workerinput["harrow_seed"] = worker.seed
     workerinput["harrow_run"] = worker.run
     workerinput["harrow_temporary_out"] = str(worker.temporary_out or "")
+
+
+def is_simulated_test(item: pytest.Item) -> bool:
+    """Whether a test has a Harrow fixture of the backend simulated."""
+    worker = item.config.stash[WORKER]
+    try:
+        return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
+    except pytest.UsageError:
+        return False  # the set-up of the test says what is wrong with its options
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -135,6 +135,7 @@ def test_a_query_that_does_not_end_is_ended_and_the_error_says_what_was_waited_f
     with pytest.raises(SparkError, match=said), bounded(session, "see spark.log"):
         session.query()
     other = Session()
+    monkeypatch.setenv(connect_channel.TIMEOUT, "60")
     with pytest.raises(ValueError, match="a bad plan"), bounded(other, ""):
         raise ValueError("a bad plan")
     assert not other.closed.is_set()

@@ -13,6 +13,7 @@ May fail: what depends on an address in memory (the order of a set of plain obje
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import random
 import signal
@@ -24,8 +25,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-import time_machine
-
+from ...errors import ConfigError
 from ..simulated.host import EPOCH_MS
 from ..simulated.loop import NS_PER_MS, ProcessKilled
 from .collected import CollectedNumbers
@@ -166,12 +166,13 @@ class ProcessView:
                 undo.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, value)
             random.seed(self._random.getrandbits(64))
-            self._traveller = time_machine.travel(self._wall_ns() / 1e9, tick=False).start()
+            travel = _travel()
+            self._traveller = travel(self._wall_ns() / 1e9, tick=False).start()
             try:
                 yield
             finally:
                 self._traveller = None
-                _stop_traveller()
+                travel(0).stop()
 
 
 _SEED = random.Random.seed
@@ -182,8 +183,13 @@ def _ignore() -> None:
     """What a program that ignores a signal does."""
 
 
-def _stop_traveller() -> None:
-    time_machine.travel(0).stop()
+def _travel() -> Any:
+    try:
+        return importlib.import_module("time_machine").travel
+    except ImportError as error:
+        raise ConfigError(
+            "simulated programs need time-machine, which shows them virtual time: pip install 'pytest-harrow[simulate]'"
+        ) from error
 
 
 _seen: dict[str, list[tuple[object, str, object]]] = {}

@@ -11,11 +11,12 @@ from typing import Any
 
 from harrow.cluster.network.kazoo_link import KazooLink
 from harrow.cluster.registry import RegistryClient, ZooKeeperClient
+from long_runs import long_run
 from registry_in_process import Event, RecordedEvents, RegistryFixture, run
 from waiting import until
 from zookeeper_server import needs_zookeeper
 
-pytestmark = needs_zookeeper
+pytestmark = [needs_zookeeper, long_run]  # beside four workers each took 20 s once: not explained yet
 
 
 def kazoo_of(client: RegistryClient) -> Any:
