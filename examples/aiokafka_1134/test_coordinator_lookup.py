@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from harrow import Harrow, kill, leader, pause, txn_coordinator
 
+LONG = pytest.mark.skipif(os.environ.get("HARROW_LONG") != "1", reason="HARROW_LONG=1 runs it")
 Producer: Any = AIOKafkaProducer
 Consumer: Any = AIOKafkaConsumer
 
@@ -45,6 +47,7 @@ async def place_orders(servers: str, first: int, end: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@LONG
 @pytest.mark.harrow(backend="simulated", seeds=3)  # a search: --harrow-seeds=200
 async def test_the_job_goes_on_while_a_broker_is_down(harrow: Harrow) -> None:
     orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)
