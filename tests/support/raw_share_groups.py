@@ -10,6 +10,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import decode_records, headers
 from raw_kafka import RawKafka
+from waiting import until
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 Said = tuple[int, int, int]
@@ -103,7 +104,13 @@ class RawShareMember:
 def initialized(find: Callable[[], int], group: str, topic_id: UUID, partition: int = 0, start: int = 0) -> None:
     """Makes the state of a share-partition, as a group coordinator does; `find`: the port of the share coordinator."""
     row = {"partition": partition, "state_epoch": 0, "start_offset": start}
+    topics = [{"topic_id": topic_id, "partitions": [row]}]
     with RawKafka(find()) as raw:
-        topics = [{"topic_id": topic_id, "partitions": [row]}]
-        answer = raw.ask(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, group_id=group, topics=topics)
-    assert answer.results[0].partitions[0].error_code is ErrorCode.none, answer
+
+        def asked() -> ErrorCode:
+            answer = raw.ask(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, group_id=group, topics=topics)
+            return ErrorCode(answer.results[0].partitions[0].error_code)
+
+        # the broker of the coordinator may not know the topic yet
+        error = until(lambda: (found := asked()) is not ErrorCode.unknown_topic_or_partition and [found], "the topic")
+    assert error == [ErrorCode.none], error
