@@ -37,7 +37,7 @@ from .fixtures import (
 )
 from .requested_fixtures import RUNS, runs_of, uses_harrow
 from .run_index import WITHOUT_VERDICT, RunIndex
-from .workers import WORKER, is_simulated_test, is_worker, send_to_worker, start_worker
+from .workers import SIMULATION_SOCKET, WORKER, is_simulated_test, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -56,7 +56,7 @@ SUMMARY = pytest.StashKey["VerdictSummary"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options and ini settings."""
     options.add_options(parser)
-    if "HARROW_SIMULATION_SOCKET" in os.environ:  # of simulation_server.py: before anything of the user's is imported
+    if SIMULATION_SOCKET in os.environ:  # of simulation_server.py: before anything of the user's is imported
         from .collected_numbers import fix_random_numbers
 
         fix_random_numbers()
@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
             from .repeating import RepeatSummary
 
             config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
-    descriptor = os.environ.get("HARROW_SIMULATION_SOCKET", "")
+    descriptor = os.environ.get(SIMULATION_SOCKET, "")
     if descriptor:
         from .simulation_server import SimulationServer
 
@@ -202,7 +202,7 @@ def _shows_only(config: pytest.Config) -> bool:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Let a simulated test run over its seeds, in processes of its own."""
     del nextitem
-    if isinstance(item, pytest.Function) and "HARROW_SIMULATION_SOCKET" not in os.environ and is_simulated_test(item):
+    if isinstance(item, pytest.Function) and SIMULATION_SOCKET not in os.environ and is_simulated_test(item):
         from .simulated_tests import simulate
 
         simulate(item)

@@ -30,7 +30,7 @@ from .requested_fixtures import factory_arguments, runs_of, uses_harrow
 from .workers import WORKER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -73,20 +73,24 @@ def repeat_line(item: pytest.Item) -> str:
     config = item.config
     words = ["pytest", argument_of(config, original_nodeid(item))]
     words += _seed_words(item)
-    for row in options.OPTIONS:
-        given = config.getoption(row.flag)
-        if (
-            row.name in ("brokers", "scope", "backend", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
-            and given is not None
-        ):
-            words.append(f"{row.flag}={given}")
-        elif row.name in ("set", "plant"):
-            words += [f"{row.flag}={pair}" for pair in given or ()]
+    words += given_words(
+        config, ("brokers", "scope", "backend", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
+    )
     words += configuration_words(config)
     order = getattr(config.option, "randomly_seed", None)
     if config.pluginmanager.hasplugin("randomly") and isinstance(order, int):
         words.append(f"--randomly-seed={order}")
     return shlex.join(words)
+
+
+def given_words(config: pytest.Config, names: Collection[str]) -> Iterator[str]:
+    """Yield the options of these names that the command line has, and its broker settings and plants."""
+    for row in options.OPTIONS:
+        given = config.getoption(row.flag)
+        if row.name in names and given is not None:
+            yield f"{row.flag}={given}"
+        elif row.name in ("set", "plant"):
+            yield from (f"{row.flag}={pair}" for pair in given or ())
 
 
 def argument_of(config: pytest.Config, nodeid: str) -> str:

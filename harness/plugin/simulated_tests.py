@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,13 +30,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harrow.faults.schedule import Schedule
 
+from ..backends.simulated.source import FRAMES_MOST
 from ..search.pasted import pasted_seed
 from ..search.shrinking import Shrunk, shrink
 from . import options as declared
-from .repeating import argument_of, configuration_words, original_nodeid
+from .repeating import argument_of, configuration_words, given_words, original_nodeid
 from .requested_fixtures import SIMULATED_TEST, factory_arguments
-from .simulation_server import CRASHED, FAILED, IDLE, REAL_MOST_S, RUN, SKIPPED, SOCKET, SeedRequest, SeedResult
-from .workers import WORKER, Worker, folder_name
+from .simulation_server import CRASHED, FAILED, IDLE, REAL_MOST_S, RUN, SKIPPED, SeedRequest, SeedResult
+from .workers import SIMULATION_SOCKET, WORKER, Worker, folder_name
 
 if TYPE_CHECKING:
     from .options import Options
@@ -100,7 +100,6 @@ class SeedSearch:
         self._processes: list[SeedProcess] = []
         self._windows: list[int] = []
         self._results: list[SeedResult] = []
-        self._began = time.monotonic()
         self._shrunk: dict[str, Shrunk] = {}
         self._smallest: SeedResult | None = None
         self._said = ""
@@ -226,7 +225,11 @@ class SeedSearch:
             rng = random.Random(redraw)  # noqa: S311 - repeatable, not secret
             steps = [
                 replace(
-                    step, trigger="healed", at_ms=rng.randint(0, share_ms), frames=rng.randint(0, 12), fired_ms=None
+                    step,
+                    trigger="healed",
+                    at_ms=rng.randint(0, share_ms),
+                    frames=rng.randint(0, FRAMES_MOST),
+                    fired_ms=None,
                 )
                 for step in candidate.steps
             ]
@@ -346,12 +349,7 @@ def _readable(processes: Iterable[SeedProcess]) -> list[SeedProcess]:
 
 def _given_words(config: pytest.Config) -> Iterator[str]:
     """Yield the options of the command line that the processes of the seeds need too."""
-    for row in declared.OPTIONS:
-        given = config.getoption(row.flag)
-        if row.name in ("brokers", "backend", "defaults", "as_version", "out") and given is not None:
-            yield f"{row.flag}={given}"
-        elif row.name in ("set", "plant"):
-            yield from (f"{row.flag}={pair}" for pair in given or ())
+    yield from given_words(config, ("brokers", "backend", "defaults", "as_version", "out"))
     yield from configuration_words(config)
 
 
@@ -383,7 +381,7 @@ class SeedProcess:
         ]
         environment = {
             **os.environ,
-            SOCKET: str(other.fileno()),
+            SIMULATION_SOCKET: str(other.fileno()),
             "PYTHONHASHSEED": "0",
             "AIOKAFKA_NO_EXTENSIONS": "1",  # its extension takes the time from C
             "POLARS_MAX_THREADS": "1",  # a run is small, and each fork would start its threads

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -30,9 +31,9 @@ from typing import Any, NoReturn
 import confluent_kafka
 import pytest
 from _pytest.runner import runtestprotocol
-from harrow.cluster.errors import HarrowError
 from harrow.cluster.host.programs.fence import FENCE
 from harrow.cluster.host.programs.process_view import note_imports
+from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated.process import SimulatedProcess
@@ -42,8 +43,6 @@ from .repeating import PROPERTY_FAILURE
 from .requested_fixtures import runs_of
 from .workers import WORKER
 
-SOCKET = "HARROW_SIMULATION_SOCKET"
-"""Environment variable: the descriptor from which requests are read."""
 RUN = "HARROW_SIMULATION_RUN"
 """Environment variable: the name of the run whose folder the runs of seeds are in."""
 REAL_MOST_S = 120.0
@@ -89,9 +88,9 @@ class SeedResult:
     schedules: dict[str, Any] = field(default_factory=dict[str, Any])
     blocks_ms: list[int] = field(default_factory=list[int])
     virtual_ms: int = 0
-    turns: int = 0
     cpu_s: float = 0.0
     trace_sha256: str = ""
+    """Of the trace of a run that failed."""
     faults: int = 0
     """How many faults took effect."""
     reached: dict[str, int] = field(default_factory=dict[str, int])
@@ -242,8 +241,6 @@ def _block(key: str) -> tuple[str, int]:
 
 
 def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], process: SimulatedProcess) -> SeedResult:
-    import hashlib
-
     failed = next((report for report in reports if report.failed), None)
     skipped = next((report for report in reports if report.skipped), None)
     shown = failed or skipped or reports[-1]
@@ -258,8 +255,7 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         line = str(FENCE.met[0])
     if outcome == FAILED and process.idle and sum(report.failed for report in reports) == 1:
         outcome, failure = IDLE, ""
-    runs = runs_of(item)
-    trace = process.world.trace
+    runs, world = runs_of(item), process.world
     return SeedResult(
         seed=seed,
         outcome=outcome,
@@ -275,9 +271,8 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         },
         blocks_ms=process.blocks_ms,
         reached=reached(),
-        virtual_ms=process.world.loop.now_ms - 1_000_000,
-        turns=process.world.loop.turns,
-        trace_sha256=hashlib.sha256(trace.text().encode()).hexdigest(),
+        virtual_ms=world.loop.elapsed_ns // NS_PER_MS,
+        trace_sha256=hashlib.sha256(world.trace.text().encode()).hexdigest() if outcome == FAILED else "",
         faults=sum(step.fired_ms is not None for run in runs for schedule in run.schedules for step in schedule.steps),
     )
 
@@ -319,18 +314,3 @@ def _line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     message = str(getattr(crash, "message", "") or report.longreprtext)
     return message.strip().partition("\n")[0]
-
-
-def descriptor_of_server() -> int | None:
-    """Return the descriptor of the requests, where this process serves them."""
-    text = os.environ.get(SOCKET, "")
-    if not text:
-        return None
-    if not text.isdigit():
-        raise HarrowError(f"{SOCKET}={text!r}: expected the number of a descriptor; Harrow sets it itself")
-    return int(text)
-
-
-def folder_of_seed(base: str, seed: int) -> str:
-    """Return the name of the folder of one seed."""
-    return str(Path(base) / f"seed-{seed}")

@@ -191,6 +191,8 @@ class Worker:
 
 read_marker = declared.read_marker
 WORKER = pytest.StashKey[Worker]()
+SIMULATION_SOCKET = "HARROW_SIMULATION_SOCKET"
+"""Environment variable of a process that runs the seeds of a simulated test: the descriptor of its requests."""
 
 
 def start_worker(config: pytest.Config) -> Worker:

@@ -165,9 +165,7 @@ class Service:
             return  # `_exited` has it
         code = 1 if error is not None or task.cancelled() else 0
         if error is not None and not isinstance(error, ProcessKilled):
-            text = "".join(traceback.format_exception(error)).rstrip()
-            self._tracebacks.append(f"at {self._world.loop.now_ns / 1e9 - 1000:.3f} s of virtual time:\n{text}")
-            self._last_words = tuple(text.splitlines()[-WORDS_MOST:])
+            self._note_failure("".join(traceback.format_exception(error)).rstrip())
         self._close_down(code)
 
     def _exited(self, error: BaseException) -> None:
@@ -175,10 +173,12 @@ class Service:
         code = getattr(error, "code", KILLED_BY_INTERRUPT)
         number = code if isinstance(code, int) else 0 if code is None else 1
         if number:
-            said = f"{type(error).__name__}: {error}"
-            self._tracebacks.append(f"at {self._world.loop.now_ns / 1e9 - 1000:.3f} s of virtual time:\n{said}")
-            self._last_words = (said,)
+            self._note_failure(f"{type(error).__name__}: {error}")
         self._close_down(number)
+
+    def _note_failure(self, text: str) -> None:
+        self._tracebacks.append(f"at {self._world.loop.elapsed_ns / 1e9:.3f} s of virtual time:\n{text}")
+        self._last_words = tuple(text.splitlines()[-WORDS_MOST:])
 
     def _close_down(self, code: int) -> None:
         """End the service as `asyncio.run` does: tasks that are left are cancelled, and have the time to clean up."""

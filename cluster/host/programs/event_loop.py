@@ -318,15 +318,14 @@ class ProgramLoop(RefusedCalls):
             )
         self._ports += 1
         own = (LOOPBACK, self._ports)
-        link, transport = await self._connected(number, own)
-        del link
+        transport = await self._connected(number, own)
         protocol = protocol_factory()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         return transport, protocol
 
-    async def _connected(self, port: int, own: tuple[str, int]) -> tuple[Link, LinkTransport]:
-        waiting: asyncio.Future[tuple[Link, LinkTransport]] = self.create_future()
+    async def _connected(self, port: int, own: tuple[str, int]) -> LinkTransport:
+        waiting: asyncio.Future[LinkTransport] = self.create_future()
         made: list[LinkTransport] = []
 
         def handler(link: Link) -> LinkTransport:
@@ -335,13 +334,13 @@ class ProgramLoop(RefusedCalls):
 
         async def connect() -> None:
             try:
-                link = await self.host.network.connect(
+                await self.host.network.connect(
                     Peer("broker", str(port)), LOOPBACK, port, handler, timeout_ms=CONNECT_TIMEOUT_MS
                 )
             except OSError as error:
                 self.call_soon(_fail, waiting, error)
             else:
-                self.call_soon(_succeed, waiting, (link, made[0]))
+                self.call_soon(_succeed, waiting, made[0])
 
         task = self.host.tasks.spawn(connect(), name="connect")
         try:
@@ -439,11 +438,11 @@ def _fail(waiting: asyncio.Future[Any], error: BaseException) -> None:
         waiting.set_exception(error)
 
 
-def _succeed(waiting: asyncio.Future[tuple[Link, LinkTransport]], found: tuple[Link, LinkTransport]) -> None:
+def _succeed(waiting: asyncio.Future[LinkTransport], transport: LinkTransport) -> None:
     if not waiting.done():
-        waiting.set_result(found)
+        waiting.set_result(transport)
     else:
-        found[1].abort()
+        transport.abort()
 
 
 def _swapped_task(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:

@@ -73,6 +73,7 @@ class SimLoop:
     """Virtual time and the calls that wait for it."""
 
     def __init__(self, *, start_ns: int = 1_000_000_000_000) -> None:
+        self._start_ns = start_ns
         self.now_ns = start_ns
         self.turns = 0
         """Number of calls that ran; equal in two equal simulations."""
@@ -83,6 +84,11 @@ class SimLoop:
         self.closed = False
         self.after_event: Callable[[Incarnation | None], None] | None = None
         """Called after each call that ran, with its incarnation; an exception that it raises ends the run."""
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Virtual time since the world began."""
+        return self.now_ns - self._start_ns
 
     @property
     def now_ms(self) -> int:
