@@ -81,12 +81,8 @@ class Replays:
     faultless: bool = False
     """Whether no chaos block injects a fault."""
 
-    def of_fixture(self, name: str) -> Mapping[int, Schedule]:
+    def of_fixture(self, name: str) -> dict[int, Schedule]:
         """Return those of one fixture, by number."""
-        if self.faultless:
-            from harrow.faults.schedule import Schedule
-
-            return {block: Schedule() for block in range(FAULTLESS_BLOCKS)}
         return {block: schedule for (fixture, block), schedule in self.schedules.items() if fixture == name}
 
 
@@ -94,8 +90,6 @@ USED = pytest.StashKey[TestState]()
 REPLAYS = pytest.StashKey["Replays"]()
 MISMATCH = "ScopeMismatch"
 """What pytest's message begins with."""
-FAULTLESS_BLOCKS = 100
-"""How many chaos blocks of a test have no fault where none is to be injected."""
 NO_REPLAYS = Replays({}, "")
 
 
@@ -269,6 +263,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     )
     run = run_of(harrow)
     run.replays = replays.of_fixture(name)
+    run.faultless = replays.faultless
     if chosen.backend == SIMULATED and not chosen.keep:
         run.draw_invalid_only()
     run.made.on_verdict(lambda verdict: _record(worker, run, verdict))

@@ -137,6 +137,8 @@ class HarrowRun:
         """The schedules of all chaos blocks of the running test, resolved."""
         self.replays: Mapping[int, Schedule] = {}
         """What chaos blocks of the running test run instead of their own schedules: the first block is 0."""
+        self.faultless = False
+        """Whether no chaos block injects a fault."""
 
     @property
     def repeat(self) -> str:
@@ -264,7 +266,10 @@ class HarrowRun:
             first_id=self._steps + 1,
             seed=child_seed(self._seed, "chaos", str(block)),
         )
-        if block in self.replays:
+        replayed = self.faultless or block in self.replays
+        if self.faultless:
+            planned = Schedule()
+        elif replayed:
             planned = self.replays[block]
         elif (spread := getattr(self._source, "spread", None)) is not None:
             planned = spread(planned, block, self._seed)
@@ -280,7 +285,7 @@ class HarrowRun:
             on_error=self.failures.attach_verdict,
             on_end=self._chaos_ended,
             reached_within=request.reached_within,
-            must_inject=block not in self.replays,
+            must_inject=not replayed,
             nemesis=getattr(self._source, "nemesis", BackgroundNemesis),
         )
         self._blocks += 1
