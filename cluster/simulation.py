@@ -131,6 +131,13 @@ class SimulatedProcess:
         """SIGCONT."""
         self.machine.resume()
 
+    def control(self, op: str, **fields: object) -> dict[str, Any]:
+        """One call on the control operations of its host; ClusterError while it does not run."""
+        host = self.machine.host
+        if self.state != "running" or host is None:
+            raise ClusterError(f"{self.name} is {self.state}: it cannot serve {op!r}")
+        return host.control.call(op, **fields)
+
     def forget_link_rules(self) -> None:
         """Remove the link rules of a dead process: on a real machine they end with it."""
         self.machine.network_node.rules.heal()

@@ -8,25 +8,20 @@ However a run ends, `stop()` heals every fault, and raises all failures of the n
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from harrow.cluster.wait_notes import WaitNotes
 
 from .bounds import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, longest_ms
 from .errors import NemesisError
-from .fault_rows import Row
+from .fault_rows import FaultLog
 from .nemesis import Nemesis
 from .schedule import Schedule
 from .system import HasTraffic, System
 from .traffic_wait import REACHED_WITHIN_MS
-
-SCHEMA_VERSION = 1
-"""Of `faults.jsonl`."""
 
 
 class BackgroundNemesis:
@@ -44,20 +39,17 @@ class BackgroundNemesis:
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
         reached_within_ms: int = REACHED_WITHIN_MS,
     ) -> None:
-        self._log = None if log is None else Path(log)
         self._clock_ns = clock_ns
         self._nemesis = Nemesis(
             system,
             schedule,
-            write=self._append,
+            write=None if log is None else FaultLog(Path(log), clock_ns).append,
             has_traffic=has_traffic,
             effect_timeout_ms=effect_timeout_ms,
             wait_timeout_ms=wait_timeout_ms,
             reached_within_ms=reached_within_ms,
         )
         self._longest_s = longest_ms(schedule, system.session_timeout_ms) / 1000
-        self._last_ns = 0
-        """When the last row was written."""
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._done = threading.Event()
@@ -160,12 +152,3 @@ class BackgroundNemesis:
         finally:
             self._begun.set()
             self._done.set()
-
-    def _append(self, row: Row) -> None:
-        if self._log is not None:
-            t_ns = self._clock_ns()
-            assert t_ns >= self._last_ns, f"the row {row} is written at {t_ns}, before the last one"
-            self._last_ns = t_ns
-            line: dict[str, Any] = {"t_ns": t_ns, "schema_version": SCHEMA_VERSION, **row}
-            with self._log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, default=str) + "\n")

@@ -6,13 +6,17 @@ A row that cannot be written is a line in `problems`: a full disk under the log 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .schedule import ScheduledFault
 from .spec import Injection
 
 Row = dict[str, Any]
+SCHEMA_VERSION = 1
+"""Of `faults.jsonl`."""
 FOLLOWS: Mapping[str, frozenset[str]] = {
     "inject": frozenset({""}),
     "effect": frozenset({"inject"}),
@@ -21,6 +25,25 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
     "skipped": frozenset({""}),
 }
 """Event of a row -> the events that the row before of the same step may have; empty: the step has none yet."""
+
+
+class FaultLog:
+    """Appends rows to `faults.jsonl`, each with the time at which it was written."""
+
+    def __init__(self, path: Path, clock_ns: Callable[[], int]) -> None:
+        self._path = path
+        self._clock_ns = clock_ns
+        self._last_ns = 0
+        """When the last row was written."""
+
+    def append(self, row: Row) -> None:
+        """Write a row; OSError for a full disk."""
+        t_ns = self._clock_ns()
+        assert t_ns >= self._last_ns, f"the row {row} is written at {t_ns}, before the last one"
+        self._last_ns = t_ns
+        line: Row = {"t_ns": t_ns, "schema_version": SCHEMA_VERSION, **row}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, default=str) + "\n")
 
 
 class FaultRows:

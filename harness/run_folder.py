@@ -9,7 +9,7 @@ promises/           what the application promised, for the joins      (`promises
 history.index/      which rows of these and of the taps belong to which partition (`histories/layout.py`), derived
 schedule.json       what was planned and resolved, replayable             (`faults/schedule.py`, schema 1)
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
-faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
+faults.jsonl        what the nemesis did, one row an event                (`faults/fault_rows.py`, schema 1)
 verdict.json        the first verdict                                     (`checks/verdict.py`)
 verdict-<n>.json    the n-th verdict, from the second one on; promises-<n>.json and report-<n>.html belong to it
 security/           certificates and keys of the cluster and its users (`security/cluster_security.py`)

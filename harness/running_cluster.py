@@ -121,9 +121,7 @@ class OwnRequests(Protocol):
         """Ask each broker for its groups."""
         ...
 
-    def read_all(
-        self, topics: Sequence[str], folder: Path, *, contents: bool, logs: Mapping[tuple[str, int], str] | None
-    ) -> list[FinalRead]:
+    def read_all(self, topics: Sequence[str], folder: Path, *, contents: bool) -> list[FinalRead]:
         """Read whole topics into a history in `folder`, as `clients.final_read.read_all` does."""
         ...
 

@@ -30,6 +30,8 @@ ATTEMPT_S = 2.0
 POLL_S = 0.005
 RETRY_BACKOFF_MS = 10
 """librdkafka drops the bootstrap connection when it learns the brokers, and retries a request on it after this time."""
+EXISTS = "it exists, and its records are not this test's; choose another name, or delete it first"
+"""Why a topic could not be created."""
 NAME_LENGTH_MAX = 249
 LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -169,7 +171,7 @@ def _reason(error: Exception) -> str:
 
     first = error.args[0] if error.args else None
     if isinstance(first, KafkaError) and first.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-        return "it exists, and its records are not this test's; choose another name, or delete it first"
+        return EXISTS
     return str(error) or "no response in time"
 
 

@@ -240,7 +240,7 @@ class _FinalReader:
             if self._contents is None or folder is None:
                 continue
             found = transaction_ranges((row[0], row[1], row[5], row[7]) for row in scan_log(folder, verify=False))
-            self._markers[place] = sum(max(0, min(last + 1, high) - max(first, low)) for first, last in found.markers)
+            self._markers[place] = found.markers_between(low, high)
             self._hidden[place] = sorted(found.aborted + found.unfinished)
 
     def _is_hidden(self, place: tuple[str, int], offset: int) -> bool:

@@ -157,6 +157,10 @@ class TransactionRanges(NamedTuple):
     unfinished: list[tuple[int, int]]
     """Batches of transactions without a marker."""
 
+    def markers_between(self, low: int, high: int) -> int:
+        """Return how many offsets from `low` up to `high` markers have."""
+        return sum(max(0, min(last + 1, high) - max(first, low)) for first, last in self.markers)
+
 
 def transaction_ranges(batches: Iterable[tuple[int, int, int, int]]) -> TransactionRanges:
     """Pair the transactional batches of a log with their markers.
@@ -181,6 +185,12 @@ def scan_log(folder: str | Path, *, verify: bool = True) -> Iterator[Row]:
     files = _segments(str(folder))
     for number, name in enumerate(files):
         yield from _batches(name, last=number == len(files) - 1, verify=verify)
+
+
+def batches_in(data: bytes, path: str, *, verify: bool = True) -> list[Row]:
+    """Every batch of a log that is in memory; `path` names it in errors."""
+    with memoryview(data) as view:
+        return list(scan_batches(view, len(data), path, 0, last=True, verify=verify))
 
 
 def scan_batches(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
-import time
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -25,6 +24,7 @@ from harrow.cluster.host.programs import ProgramLoop
 from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
 from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
 
+from ..backends.simulated.waiting import holds_within
 from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ RESTARTS = ("never", "on-failure", "always")
 RESTART_MS = 1_000
 """How long a supervisor waits before it starts a service again."""
 GRACE_S = 15.0
-POLL_S = 0.005
 WORDS_MOST = 12
 KILLED_BY_INTERRUPT = 130
 KILLED, TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
@@ -281,11 +280,8 @@ class Service:
         return self.exit_code
 
     def _await_end(self, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while self.alive:
-            if time.monotonic() > deadline_s:
-                raise HarrowError(f"the service {self.name!r} has not ended within {timeout_s:g} s of virtual time")
-            time.sleep(POLL_S)
+        if not holds_within(lambda: not self.alive, timeout_s):
+            raise HarrowError(f"the service {self.name!r} has not ended within {timeout_s:g} s of virtual time")
 
     def close(self) -> list[str]:
         """End it with the test; return the tracebacks of starts that ended with an exception."""

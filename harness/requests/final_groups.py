@@ -7,11 +7,15 @@ seconds. What prevents asking is stored beside the groups, and does not end a ru
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.client_requests import client_request
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
 from ..histories.group_states import AT_REST, GroupsAtTheEnd, read_group_rows, write_groups
 from .operator import addresses_of
@@ -42,13 +46,18 @@ def _untapped(run: Path, found: GroupsAtTheEnd) -> set[str]:
 
 def list_groups(bootstrap_servers: str, timeout_s: float = TIMEOUT_S) -> GroupsAtTheEnd:
     """Ask each broker once; its error, or that it does not respond, is a problem."""
+    return groups_of(addresses_of(bootstrap_servers), partial(ask, timeout_s=timeout_s))
+
+
+def groups_of(addresses: Iterable[Address], ask_one: Callable[[Address, ClientRequest], Any]) -> GroupsAtTheEnd:
+    """Ask each of these brokers by `ask_one`, which raises HarrowError where a broker does not respond."""
     states: dict[str, str] = {}
     problems: list[str] = []
     asked_ns = time.monotonic_ns()
     request = client_request(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION)
-    for address in addresses_of(bootstrap_servers):
+    for address in addresses:
         try:
-            response = ask(address, request, timeout_s=timeout_s)
+            response = ask_one(address, request)
         except HarrowError as error:
             problems.append(str(error))
             continue

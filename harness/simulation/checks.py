@@ -36,7 +36,7 @@ from ..checks.traced_changes import CHANGE_EVENTS, log_changes
 from ..checks.traces import claims_of_brokers
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from ..histories.segments import LOG_COLUMNS, scan_batches
+from ..histories.segments import LOG_COLUMNS, batches_in
 
 FoundAnomaly = tuple[str, str]
 """Name, and where it was found."""
@@ -76,9 +76,7 @@ def acknowledged_values(history: MemoryHistory, tp: TopicPartition, offered: Ite
 
 def log_rows(data: bytes, name: str) -> list[dict[str, Any]]:
     """A log's bytes as the rows that a verdict reads from segment files."""
-    with memoryview(data) as view:
-        rows = scan_batches(view, len(data), name, 0, last=True)
-        return [dict(zip(LOG_COLUMNS, row, strict=True)) for row in rows]
+    return [dict(zip(LOG_COLUMNS, row, strict=True)) for row in batches_in(data, name)]
 
 
 def read_finally(history: MemoryHistory, tp: TopicPartition, data: bytes, low: int, high: int) -> None:

@@ -27,8 +27,8 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
 from harrow.faults.clock_faults import ClockFault
+from harrow.faults.fault_rows import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
 from harrow.faults.fault_rows import Row
 from harrow.faults.nemesis import Nemesis
 from harrow.faults.outside import OutsideFault

@@ -154,15 +154,15 @@ class RunVerifier:
         from ..histories.group_states import write_groups
         from ..running_cluster import own_requests_of
 
-        logs = _leaders_logs(self._folder, view, topics) if contents else None
         folder = self._folder / run_folder.DRAIN
         if (own := own_requests_of(cluster)) is not None:
-            own.read_all(topics, folder, contents=contents, logs=logs)
+            own.read_all(topics, folder, contents=contents)
             write_groups(self._folder, own.list_groups())
             return
         from ..clients.final_read import read_all
         from ..requests.final_groups import record_groups
 
+        logs = _leaders_logs(self._folder, view, topics) if contents else None
         read_all(cluster.own_servers, topics, folder, timeout_s=DRAIN_TIMEOUT_S, contents=contents, logs=logs)
         record_groups(self._folder, cluster.own_servers)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ClusterError
 
 from ..backends.simulated.replicas import hosted_replicas, leading_replica, log_bytes
-from ..histories.segments import scan_batches
+from ..histories.segments import batches_in
 from .from_taps import FromTaps, readable_in
 
 if TYPE_CHECKING:
@@ -39,7 +39,4 @@ class FromSimulation(FromTaps):
         leader = leading_replica(hosted_replicas(self._simulated, where))
         if leader is None:
             raise ClusterError(f"{where} has no leader")
-        data = log_bytes(leader.log)
-        with memoryview(data) as view:
-            rows = list(scan_batches(view, len(data), str(where), 0, last=True, verify=False))
-        return readable_in(rows, first, end)
+        return readable_in(batches_in(log_bytes(leader.log), str(where), verify=False), first, end)

@@ -7,8 +7,7 @@ brokers into real files while they run (`<folder>/broker-N/tap.*`). The replicas
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from harrow.cluster.view import ClusterView, parse
 
 from ...engines import PREALLOCATED
 from .requests import SimulatedRequests
-
-POLL_S = 0.005
+from .system import SimulatedRegistry
+from .waiting import POLL_S, holds_within
 
 
 class SimulatedNode:
@@ -84,12 +83,9 @@ class SimulatedNode:
         self.terminate()
         self.start(timeout_s)
 
-    def _await(self, condition: Any, what: str, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                raise ClusterError(f"{self._process.name} did not {what} within {timeout_s:g} s of virtual time")
-            time.sleep(POLL_S)
+    def _await(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        if not holds_within(condition, timeout_s):
+            raise ClusterError(f"{self._process.name} did not {what} within {timeout_s:g} s of virtual time")
 
 
 class SimulatedRunningCluster(DescribedCluster):
@@ -132,17 +128,11 @@ class SimulatedRunningCluster(DescribedCluster):
 
     def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
         """One call on the control operations of a broker's host."""
-        process = self.simulated.brokers[node_id]
-        if process.state != "running" or process.machine.host is None:
-            raise ClusterError(f"{process.name} is {process.state}: it cannot serve {op!r}")
-        return process.machine.host.control.call(op, **fields)
+        return self.simulated.brokers[node_id].control(op, **fields)
 
     def describe(self) -> ClusterView:
         """Read the registry's tree; ClusterError while it does not run."""
-        process = self.simulated.registry
-        if process.state != "running" or process.machine.host is None:
-            raise ClusterError(f"the registry is {process.state} and does not respond")
-        return parse(process.machine.host.control.call("tree")["tree"])
+        return parse(SimulatedRegistry(self.simulated.registry).call("tree")["tree"])
 
     def state(self) -> dict[int, list[dict[str, Any]]]:
         """The replicas of each running broker."""

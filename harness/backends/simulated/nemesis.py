@@ -6,27 +6,24 @@ go on. `faults.jsonl` has the same rows, with virtual times.
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harrow.cluster.host.simulated.loop import NS_PER_MS
-from harrow.faults.background import SCHEMA_VERSION
 from harrow.faults.bounds import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, longest_ms
 from harrow.faults.errors import NemesisError
+from harrow.faults.fault_rows import FaultLog
 from harrow.faults.nemesis import Nemesis
 from harrow.faults.traffic_wait import REACHED_WITHIN_MS
 
+from .waiting import holds_within
+
 if TYPE_CHECKING:
     from harrow.cluster.simulation import SimulatedCluster
-    from harrow.faults.fault_rows import Row
     from harrow.faults.schedule import Schedule
     from harrow.faults.system import HasTraffic
 
     from .system import SimulatedSystem
-
-POLL_S = 0.005
 
 
 class VirtualNemesis:
@@ -49,11 +46,10 @@ class VirtualNemesis:
         """
         self._loop = cluster.world.loop
         self._system = system
-        self._log = None if log is None else Path(log)
         self._nemesis = Nemesis(
             system,
             schedule,
-            write=self._append,
+            write=None if log is None else FaultLog(Path(log), lambda: self._loop.now_ns).append,
             has_traffic=has_traffic,
             effect_timeout_ms=EFFECT_TIMEOUT_MS,
             wait_timeout_ms=WAIT_TIMEOUT_MS,
@@ -103,12 +99,12 @@ class VirtualNemesis:
 
     def await_begun(self) -> None:
         """Return when each fault took effect, or waits for the request at which it acts; or after a failure."""
-        self._wait(lambda: self._nemesis.has_begun or self._over)
+        holds_within(lambda: self._nemesis.has_begun or self._over, self._longest_s)
 
     def finish(self) -> bool:
         """Let the schedule end by itself, no more traffic expected; False when it did not in time."""
         self.finish_soon()
-        if not self._wait(lambda: self._over):
+        if not holds_within(lambda: self._over, self._longest_s):
             self._nemesis.problems.append(
                 f"the faults did not come to their end within {self._longest_s:.0f} s of virtual time after the block; "
                 f"the nemesis waited for {self._nemesis.waits_for or 'a call on the cluster'}"
@@ -131,7 +127,7 @@ class VirtualNemesis:
     def stop(self) -> None:
         """Fire no further step and heal every fault; NemesisError names the failures, once."""
         self.stop_soon()
-        if self._started and not self._wait(lambda: self._over):
+        if self._started and not holds_within(lambda: self._over, self._longest_s):
             self._nemesis.problems.append(
                 f"the faults were not healed within {self._longest_s:.0f} s of virtual time; the nemesis waits for "
                 f"{self._nemesis.waits_for or 'a call on the cluster'}"
@@ -140,14 +136,6 @@ class VirtualNemesis:
         self._nemesis.problems.clear()
         if problems:
             raise NemesisError("; ".join(problems))
-
-    def _wait(self, condition: Any) -> bool:
-        deadline_s = time.monotonic() + self._longest_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(POLL_S)
-        return True
 
     @property
     def schedule(self) -> Schedule:
@@ -160,17 +148,6 @@ class VirtualNemesis:
         return self._nemesis.effects
 
     @property
-    def over(self) -> bool:
-        """Whether every fault was injected and healed."""
-        return self._over
-
-    @property
     def running(self) -> bool:
         """Whether faults are still to come or to be healed."""
         return self._started and not self._over
-
-    def _append(self, row: Row) -> None:
-        if self._log is not None:
-            line: dict[str, Any] = {"t_ns": self._loop.now_ns, "schema_version": SCHEMA_VERSION, **row}
-            with self._log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, default=str) + "\n")

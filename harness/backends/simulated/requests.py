@@ -13,22 +13,25 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from harrow.cluster.errors import ClusterError, ErrorCode, HarrowError, WireError
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import headers
-from harrow.cluster.wire.client_requests import client_request
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.records import Record, decode_records
 
 from ...clients.consumer import record_poll
 from ...histories.contents import ContentsWriter, FinalRead
 from ...histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
 from ...histories.group_states import GroupsAtTheEnd
-from ...histories.segments import scan_batches, transaction_ranges
-from ...topics import setting_text, state_of
+from ...histories.segments import batches_in, transaction_ranges
+from ...requests.final_groups import groups_of
+from ...topics import EXISTS, setting_text, state_of
 from .replicas import hosted_replicas, leading_replica, log_bytes
+from .waiting import holds_within
 from .wire import WireClient
 
 if TYPE_CHECKING:
@@ -37,11 +40,11 @@ if TYPE_CHECKING:
 
     from ...running_cluster import RunningCluster
 
-T = TypeVar("T")
 CLIENT = "harrow"
 """The client id of Harrow's own requests, which no count of requests has."""
-ASK_MS = 30_000
-CREATE_VERSION, LIST_GROUPS_VERSION = 5, 4
+ASK_S, ASK_POLL_S = 30.0, 0.002
+CREATE_VERSION = 5
+LIST_MS = 2_000
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
 LOG_APPEND_BIT = 0x8
 
@@ -114,12 +117,9 @@ class SimulatedRequests:
             found.append(await coroutine)
 
         task = client.host.tasks.spawn(run(coroutine_of(client)), name=what)
-        deadline_s = time.monotonic() + ASK_MS / 1000
-        while not found:
-            if time.monotonic() > deadline_s:
-                task.cancel()
-                raise ClusterError(f"{what}: no broker responded ({state_of(self._cluster)})")
-            time.sleep(0.002)
+        if not holds_within(lambda: found, ASK_S, poll_s=ASK_POLL_S):
+            task.cancel()
+            raise ClusterError(f"{what}: no broker responded ({state_of(self._cluster)})")
         return found[0]
 
     # ----------------------------------------------------------------------------------- topics
@@ -138,10 +138,7 @@ class SimulatedRequests:
         response = self._ask(lambda client: client.ask_any_broker(request), f"topic {name} to be created")
         code, message = response.topics[0].error_code, response.topics[0].error_message
         if code is ErrorCode.topic_already_exists:
-            raise HarrowError(
-                f"topic {name} could not be created: it exists, and its records are not this test's; choose "
-                "another name, or delete it first"
-            )
+            raise HarrowError(f"topic {name} could not be created: {EXISTS}")
         if code is not ErrorCode.none:
             raise HarrowError(f"topic {name} could not be created: {code.name}: {message}")
 
@@ -153,33 +150,24 @@ class SimulatedRequests:
 
     def list_groups(self) -> GroupsAtTheEnd:
         """Ask each broker for its groups."""
-        asked_ns = time.monotonic_ns()
-        request = client_request(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION)
-        states: dict[str, str] = {}
-        problems: list[str] = []
-        for address in self._simulated.bootstrap:
 
-            async def ask(client: WireClient, address: tuple[str, int] = address) -> Any:
+        def ask(address: Address, request: ClientRequest) -> Any:
+            async def asked(client: WireClient) -> Any:
                 with contextlib.suppress(OSError, WireError):
-                    return await client.ask(address, request, 2_000)
+                    return await client.ask(address, request, LIST_MS)
                 return None
 
-            response = self._ask(ask, "the consumer groups")
+            response = self._ask(asked, "the consumer groups")
             if response is None:
-                problems.append(f"{address[0]}:{address[1]} does not respond")
-                continue
-            if response.error_code is not ErrorCode.none:
-                problems.append(f"{address[0]}:{address[1]} refused ListGroups: {response.error_code.name}")
-            states |= {row.group_id: row.group_state for row in response.groups}
-        return GroupsAtTheEnd(asked_ns=asked_ns, states=states, problems=tuple(problems))
+                raise ClusterError(f"{address} does not respond")
+            return response
+
+        return groups_of((Address(*pair) for pair in self._simulated.bootstrap), ask)
 
     # ------------------------------------------------------------------------------- final read
 
-    def read_all(
-        self, topics: Sequence[str], folder: Path, *, contents: bool, logs: Mapping[tuple[str, int], str] | None
-    ) -> list[FinalRead]:
+    def read_all(self, topics: Sequence[str], folder: Path, *, contents: bool) -> list[FinalRead]:
         """Write the files of the cluster (`export`), and what the leaders' logs have into a history in `folder`."""
-        del logs  # the objects of the brokers have them
         self._export(topics)
         done: list[FinalRead] = []
         kept = ContentsWriter(folder) if contents else None
@@ -244,13 +232,12 @@ def records_between(data: bytes, low: int, high: int) -> Iterator[tuple[Record, 
 
 def _uncommitted(data: bytes, low: int, high: int) -> tuple[frozenset[int], int]:
     """Return the offsets of records that no reader of committed data receives, and how many markers there are."""
-    with memoryview(data) as view:
-        rows = scan_batches(view, len(data), "the log", 0, last=True, verify=False)
-        found = transaction_ranges((row[0], row[1], row[5], row[7]) for row in rows)
+    rows = batches_in(data, "the log", verify=False)
+    found = transaction_ranges((row[0], row[1], row[5], row[7]) for row in rows)
     hidden = frozenset(
         offset for first, last in (*found.aborted, *found.unfinished) for offset in range(first, last + 1)
     )
-    return hidden, sum(max(0, min(last + 1, high) - max(first, low)) for first, last in found.markers)
+    return hidden, found.markers_between(low, high)
 
 
 def _text(name: str | bytes) -> str:

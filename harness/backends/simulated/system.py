@@ -169,10 +169,7 @@ class SimulatedBroker(Broker):
         )
 
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
-        host = self._simulated.machine.host
-        if self._simulated.state != RUNNING or host is None:
-            raise ClusterError(f"{self._simulated.name} is {self._simulated.state}: it cannot serve {op!r}")
-        return host.control.call(op, **fields)
+        return self._simulated.control(op, **fields)
 
     def _start_armed(self, rule: StartFailpointRule) -> HostRule:
         """Boot it with an armed failpoint."""
