@@ -22,6 +22,7 @@ from ..rows import OperationRow
 from .early_removals import describe_early
 from .findings import Description, PartitionFindings, batch_rows
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
+from .quick_batches import confirmed_are_kept, sequences_rise
 from .removals import begins_legally
 
 SEQUENCES = 2**31
@@ -70,11 +71,6 @@ class Decrease(NamedTuple):
     offset_before: int
     base_sequence: int
     base_offset: int
-
-
-def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
-    """Return the batches of all replicas' logs, with the broker in `node`."""
-    return pl.concat([log.with_columns(pl.lit(node, pl.Int32).alias("node")) for node, log in inputs.logs.items()])
 
 
 def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
@@ -127,11 +123,13 @@ def _unreported(frame: pl.DataFrame, findings: PartitionFindings) -> pl.DataFram
 
 def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """lost-write and unseen of batches."""
+    if confirmed_are_kept(inputs):
+        return
     confirmed = confirmed_batches(inputs)
     if not len(confirmed):
         return
     if inputs.logs:
-        logs = log_batches(inputs)
+        logs = inputs.log_batches
         rewritten = (pl.col("attributes") & LOG_APPEND_TIME) != 0
         exact = logs.group_by("last_offset", pl.col("crc").cast(pl.UInt32)).agg(pl.col("node").n_unique().alias("same"))
         any_crc = logs.filter(rewritten).group_by("last_offset").agg(pl.col("node").n_unique().alias("rewritten"))
@@ -203,12 +201,14 @@ def _describe_unseen(inputs: PartitionInputs, row: Offsets) -> Description:
 
 def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """inconsistent-offsets: two batches with the same last offset, among acknowledgements, deliveries and logs."""
+    if confirmed_are_kept(inputs):
+        return
     confirmed = confirmed_batches(inputs)
     if not len(confirmed):
         return
     ends = [confirmed.select("last_offset", "crc", "records")]
     if inputs.logs:
-        logs = log_batches(inputs)
+        logs = inputs.log_batches
         stamped = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"]
         kept = logs.filter(pl.col("crc_good")).select(
             "last_offset", pl.col("crc").cast(pl.UInt32), pl.col("count").alias("records")
@@ -240,7 +240,7 @@ def sequenced_batches(inputs: PartitionInputs) -> pl.DataFrame:
     """Return idempotent data batches by base offset: those of the logs, or without logs the acknowledged ones."""
     frame = inputs.acked_batches
     if inputs.logs:
-        frame = log_batches(inputs).filter((pl.col("attributes") & CONTROL) == 0)
+        frame = inputs.log_batches.filter((pl.col("attributes") & CONTROL) == 0)
     if not len(frame):
         return frame
     return (
@@ -252,6 +252,8 @@ def sequenced_batches(inputs: PartitionInputs) -> pl.DataFrame:
 
 def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """duplicate: the same sequence of a producer id and producer epoch at two offsets."""
+    if sequences_rise(inputs):
+        return
     frame = sequenced_batches(inputs)
     if not len(frame):
         return
@@ -276,6 +278,8 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
 
 def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """nonmonotonic-send: a producer id's sequences decrease along the offsets (after 2^31 - 1 follows 0)."""
+    if sequences_rise(inputs):
+        return
     group = ["producer_id", "producer_epoch"]
     frame = sequenced_batches(inputs)
     if not len(frame):

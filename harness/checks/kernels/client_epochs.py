@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from ..client_names import ClientNumber
-from .batches import log_batches
 from .inputs import PartitionInputs
 
 ISSUE = "confluentinc/librdkafka#4953"
@@ -23,7 +22,7 @@ def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> tuple[st
     """Return the cause if copies of a record are in batches of one producer id and several producer epochs."""
     if not inputs.logs:
         return ()
-    batches = log_batches(inputs).filter(
+    batches = inputs.log_batches.filter(
         pl.any_horizontal((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset) for offset in offsets)
         & (pl.col("producer_id") >= 0)
     )

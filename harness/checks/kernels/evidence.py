@@ -19,7 +19,6 @@ from ..facts import (
     ResponseLost,
     SequenceUsedAgain,
 )
-from .batches import log_batches
 from .early_removals import EarlyRemovals
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, LOG_APPEND_TIME, SEQUENCE, PartitionInputs
@@ -65,7 +64,7 @@ def _removed_early(inputs: PartitionInputs, early: EarlyRemovals) -> list[Fact]:
 
 
 def _lost(inputs: PartitionInputs) -> list[Fact]:
-    logs = log_batches(inputs)
+    logs = inputs.log_batches
     rewritten = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"].unique()
     kept = logs.select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
     lost = (

@@ -33,7 +33,7 @@ from harrow.cluster.tap.layouts import FLAG_READ_COMMITTED, MEMBER_OWNS
 from ..client_names import ClientNumber, Explanation
 from ..rows import OperationRow
 from .findings import Description, PartitionFindings, rows_of
-from .inputs import PartitionInputs
+from .inputs import PartitionInputs, chosen
 from .log_transactions import NEVER_NS, log_transactions
 
 
@@ -294,12 +294,14 @@ def beyond_the_end(inputs: PartitionInputs, findings: PartitionFindings) -> None
     rows = inputs.coordinators.offsets
     if not len(rows) or inputs.high is None:
         return
-    kinds = pl.col("kind").is_in([OFFSET_COMMITTED, OFFSET_SENT])
-    rows = rows.filter(kinds & (pl.col("error") == 0) & (pl.col("completed_ns") <= inputs.end_ns))
+    kind, error, completed = (rows[name].to_numpy() for name in ("kind", "error", "completed_ns"))
+    rows = chosen(rows, np.isin(kind, [OFFSET_COMMITTED, OFFSET_SENT]) & (error == 0) & (completed <= inputs.end_ns))
     if not len(rows):
         return
     ends = [int(log["last_offset"][-1]) + 1 for log in inputs.logs.values() if len(log)]
     end = max([inputs.high, *ends])
+    if not len(log_transactions(inputs)) and not (rows["offset"].to_numpy() > end).any():
+        return
     limits = np.full(len(rows), end)
     stable = _stable_limits(inputs, rows)
     bad = (

@@ -24,10 +24,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from .batches import log_batches, sequenced_batches
+from .batches import sequenced_batches
 from .client_epochs import describe_epochs
 from .findings import DUPLICATION, Description, PartitionFindings, operation_rows
 from .inputs import PartitionInputs
+from .quick import repeated_values
 
 VALUE = ["key_hash", "value_hash"]
 RECORD = [*VALUE, "timestamp_ms"]
@@ -43,7 +44,7 @@ class Identical(NamedTuple):
 
 def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Report identical records with evidence of a retry, and a doubt about the others."""
-    if inputs.final is None or not len(inputs.produced):
+    if inputs.final is None or not len(inputs.produced) or not len(repeated_values(inputs)):
         return
     known = inputs.sends.select(VALUE).unique()
     unrecorded = inputs.visible().join(known, on=VALUE, how="anti")
@@ -81,7 +82,7 @@ def _with_batches(inputs: PartitionInputs, records: pl.DataFrame) -> pl.DataFram
     """Add to each record its batch, and whether it was acknowledged, sequenced, or neither (`loose`)."""
     records = records.sort("offset")
     offsets = records["offset"].to_numpy()
-    batches = log_batches(inputs) if inputs.logs else inputs.acked_batches
+    batches = inputs.log_batches if inputs.logs else inputs.acked_batches
     batches = batches.select(*BATCH, "last_offset").unique("base_offset", keep="first").sort("base_offset")
     there = records.join_asof(batches, left_on="offset", right_on="base_offset", coalesce=False, check_sortedness=False)
     inside = (pl.col("last_offset") >= pl.col("offset")).fill_null(value=False)

@@ -182,7 +182,11 @@ class CoordinatorRows:
 def _since(frame: pl.DataFrame, time: str, created_ns: int) -> pl.DataFrame:
     if not len(frame):
         return frame
-    return frame.filter(pl.col(time) >= created_ns).sort(time, maintain_order=True)
+    times = frame[time].to_numpy()
+    if times.min() < created_ns:
+        frame = frame.filter(pl.col(time) >= created_ns)
+        times = frame[time].to_numpy()
+    return frame if (np.diff(times) >= 0).all() else frame.sort(time, maintain_order=True)
 
 
 class Placed(NamedTuple):
@@ -244,6 +248,9 @@ class PartitionInputs:
     """The stored result of `quick.strays`."""
     committed: pl.DataFrame | None = None
     """The stored result of `visible`, which two checks need."""
+    acknowledged_batches: pl.DataFrame | None = None
+    """The stored result of `acked_batches`, which many checks need; the next one is that of `log_batches`."""
+    batches_of_logs: pl.DataFrame | None = None
     in_transactions: pl.DataFrame | None = None
     """The stored result of `log_transactions.transactional_batches`; the next one is that of `log_transactions`."""
     transactions: pl.DataFrame | None = None
@@ -271,16 +278,24 @@ class PartitionInputs:
     @property
     def acked(self) -> pl.DataFrame:
         """The acknowledged sends."""
-        return self.sends.filter(pl.col("outcome") == OperationType.OK)
+        return chosen(self.sends, self.sends["outcome"].to_numpy() == OperationType.OK)
 
     @property
     def acked_batches(self) -> pl.DataFrame:
         """Batches whose acknowledgement reached the producer; with acks=0 the client library creates it."""
-        if not len(self.produced):
-            return self.produced
-        return self.produced.filter(
-            (pl.col("error") == 0) & (pl.col("base_offset") >= 0) & ((pl.col("flags") & FLAG_LOST) == 0)
-        )
+        if self.acknowledged_batches is None:
+            error, base, flags = (self.produced[name].to_numpy() for name in ("error", "base_offset", "flags"))
+            known = (error == 0) & (base >= 0) & ((flags & FLAG_LOST) == 0)
+            self.acknowledged_batches = chosen(self.produced, known)
+        return self.acknowledged_batches
+
+    @property
+    def log_batches(self) -> pl.DataFrame:
+        """The batches of all replicas' logs, of which there is one, with the broker in `node`."""
+        if self.batches_of_logs is None:
+            each = [log.with_columns(pl.lit(node, pl.Int32).alias("node")) for node, log in self.logs.items()]
+            self.batches_of_logs = pl.concat(each)
+        return self.batches_of_logs
 
 
 def _placed(sends: pl.DataFrame) -> Placed:

@@ -16,7 +16,7 @@ from ...histories.format import OperationFunction
 from ..log_changes import Leadership
 from ..rows import OperationRow
 from .findings import Description, PartitionFindings, batch_rows, operation_rows
-from .inputs import FETCHED, PartitionInputs
+from .inputs import FETCHED, PartitionInputs, chosen
 
 NAME = "incomplete-leader"
 ACKS_ALL = -1
@@ -35,8 +35,8 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
             continue
         later = (other.t_ns for other in leaderships if other.leader_epoch > row.leader_epoch)
         before_ns = min([row.t_ns, *later])
-        lacking = batches.filter((pl.col("completed_ns") < before_ns) & (pl.col("last_offset") >= row.log_end))
-        unread = reads.filter((pl.col("time_ns") < before_ns) & (pl.col("offset") >= row.log_end))
+        lacking = _before(batches, "completed_ns", before_ns, "last_offset", row.log_end)
+        unread = _before(reads, "time_ns", before_ns, "offset", row.log_end)
         if len(lacking) or len(unread):
             shown = _first(lacking.sort("last_offset")) or operation_rows(unread.sort("offset").head(1))
             ends = [*lacking["last_offset"].to_list(), *unread["offset"].to_list()]
@@ -60,6 +60,11 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
     findings.add_all(NAME, found, describe)
 
 
+def _before(frame: pl.DataFrame, time: str, before_ns: int, offset: str, log_end: int) -> pl.DataFrame:
+    """Return the rows before a time whose offset is beyond the end of a log."""
+    return chosen(frame, (frame[time].to_numpy() < before_ns) & (frame[offset].to_numpy() >= log_end))
+
+
 def _first(batches: pl.DataFrame) -> list[OperationRow]:
     first = batches.head(1)
     delivered = len(first) and first["kind"][0] == FETCHED
@@ -67,13 +72,15 @@ def _first(batches: pl.DataFrame) -> list[OperationRow]:
 
 
 def _committed_batches(inputs: PartitionInputs) -> pl.DataFrame:
-    produced = inputs.produced.filter(
-        (pl.col("error") == 0) & (pl.col("base_offset") >= 0) & (pl.col("acks") == ACKS_ALL)
-    )
+    error, base, acks = (inputs.produced[name].to_numpy() for name in ("error", "base_offset", "acks"))
+    produced = chosen(inputs.produced, (error == 0) & (base >= 0) & (acks == ACKS_ALL))
+    if not len(produced) or not len(inputs.fetched):
+        return produced if len(produced) else inputs.fetched
     return pl.concat([produced, inputs.fetched])
 
 
 def _committed_reads(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the recorded reads where no tap has them."""
-    reads = inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)
-    return reads if not len(inputs.fetched) else reads.clear()
+    if len(inputs.fetched):
+        return inputs.polls.clear()
+    return chosen(inputs.polls, inputs.polls["kind"].to_numpy() == OperationFunction.POLL)

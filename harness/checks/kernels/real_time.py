@@ -22,7 +22,6 @@ import polars as pl
 
 from ...histories.format import OperationType
 from . import quick
-from .batches import log_batches
 from .findings import Description, PartitionFindings, batch_rows, operation_rows
 from .inputs import BATCH_SCHEMA, OPS_SCHEMA, SEQUENCE, PartitionInputs
 
@@ -154,7 +153,7 @@ def _timed_batches(inputs: PartitionInputs) -> pl.DataFrame:
 
 def _agreed(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the batches of the logs of which no replica has another version."""
-    logs = log_batches(inputs).select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
+    logs = inputs.log_batches.select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
     return logs.filter(pl.len().over("last_offset") == 1)
 
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import polars as pl
 
 from ..rows import OperationRow
-from .batches import log_batches
 from .findings import Description, PartitionFindings, batch_rows
 from .inputs import PartitionInputs
+from .quick_batches import epochs_agree, same_logs, whole_log
 
 
 class Differing(NamedTuple):
@@ -92,14 +92,13 @@ def _batches_at(inputs: PartitionInputs, offset: int) -> list[OperationRow]:
 def divergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """replica-divergence: replicas have different batches at the same offset, or a replica lacks a batch."""
     filled = [log for log in inputs.logs.values() if len(log)]
-    if len(filled) < 2:
+    if len(filled) < 2 or same_logs(inputs):
         return
     start = max(inputs.job.cleaned_end, *(int(log["base_offset"][0]) for log in filled))
     end = min(int(log["last_offset"][-1]) for log in filled)
     same = ["crc", "last_offset", "leader_epoch"]
     bad = (
-        log_batches(inputs)
-        .filter((pl.col("last_offset") >= start) & (pl.col("base_offset") <= end))
+        inputs.log_batches.filter((pl.col("last_offset") >= start) & (pl.col("base_offset") <= end))
         .group_by("base_offset")
         .agg(pl.col("node").n_unique().alias("replicas"), *(pl.col(name).n_unique() for name in same))
         .filter((pl.col("replicas") != len(filled)) | pl.any_horizontal(pl.col(name) > 1 for name in same))
@@ -121,6 +120,8 @@ def divergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """corrupt-batch, log-gap and epoch-regression: anomalies within the log of a single replica."""
     for node, log in sorted(inputs.logs.items()):
+        if whole_log(log, inputs.job.cleaned_end):
+            continue
         named = log.with_columns(
             pl.lit(node, pl.Int32).alias("node"),
             pl.col("last_offset").shift(1).alias("before"),
@@ -175,7 +176,7 @@ def epoch_caches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     for node, entries in sorted(inputs.epochs.items()):
         log = inputs.logs[node]
-        if not entries or not len(log):
+        if not entries or not len(log) or epochs_agree(log, entries):
             continue
         cache = pl.DataFrame(entries, schema={"cached": pl.Int64, "start": pl.Int64}, orient="row")
         wrong = (

@@ -24,7 +24,6 @@ import polars as pl
 
 from ...histories.format import OperationType
 from ..client_names import ClientNumber
-from .batches import log_batches
 from .findings import Description, PartitionFindings, operation_rows
 from .inputs import OPS_SCHEMA, PartitionInputs
 
@@ -79,8 +78,7 @@ def records_sent_again(inputs: PartitionInputs, findings: PartitionFindings) -> 
 def _idempotent(inputs: PartitionInputs, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs whose second record is in a batch of an idempotent producer outside of transactions."""
     batches = (
-        log_batches(inputs)
-        .select("base_offset", "last_offset", "producer_id", "attributes")
+        inputs.log_batches.select("base_offset", "last_offset", "producer_id", "attributes")
         .unique("base_offset", keep="first")
         .sort("base_offset")
     )

@@ -27,7 +27,6 @@ import polars as pl
 from harrow.cluster.errors import error_name
 
 from ...histories.segments import CONTROL
-from .batches import log_batches
 from .findings import Description, PartitionFindings, batch_rows
 from .identical_records import covered
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
@@ -91,8 +90,7 @@ def _uncovered(inputs: PartitionInputs) -> pl.DataFrame:
     plain = (pl.col("attributes") & (CONTROL | LOG_APPEND_TIME)) == 0
     least = max(inputs.low, job.cleaned_end)
     batches = (
-        log_batches(inputs)
-        .filter(plain & (pl.col("base_offset") >= least) & (pl.col("last_offset") < _settled(inputs)))
+        inputs.log_batches.filter(plain & (pl.col("base_offset") >= least) & (pl.col("last_offset") < _settled(inputs)))
         .join(began, on="leader_epoch", how="inner")
         .filter(pl.col("base_offset") >= pl.col("began"))
         .unique("base_offset", keep="first", maintain_order=True)
@@ -155,7 +153,7 @@ def _settled(inputs: PartitionInputs) -> int:
 
 def _unknown_contents(inputs: PartitionInputs, rows: pl.DataFrame) -> list[int]:
     """Return the numbers of records of the batches that may be in the log with another CRC."""
-    logged = log_batches(inputs)["crc"].unique().to_list()
+    logged = inputs.log_batches["crc"].unique().to_list()
     return rows.filter(~pl.col("crc").is_in(logged))["count"].unique().to_list()
 
 

@@ -61,7 +61,7 @@ class Regression(NamedTuple):
 
 def regressions_of_a_leader(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Compare what each leader said in one leader epoch."""
-    if not len(inputs.watermarks):
+    if _never_fall(inputs.watermarks):
         return
     frame = _judged(inputs)
     for column, name in NAMES.items():
@@ -78,7 +78,7 @@ def regressions_of_a_leader(inputs: PartitionInputs, findings: PartitionFindings
 
 def regressions_between_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Compare the latest offsets that each leader listed with what earlier leaders had said."""
-    if not len(inputs.watermarks):
+    if _never_fall(inputs.watermarks):
         return
     frame = _judged(inputs)
     for column in (HIGH_WATERMARK, LAST_STABLE):
@@ -95,6 +95,18 @@ def regressions_between_leaders(inputs: PartitionInputs, findings: PartitionFind
                     for earlier, later in _lower(group, column, before, listed & (epochs == epoch))
                 ]
         _report(findings, END_OFFSET, frame, column, found)
+
+
+def _never_fall(frame: pl.DataFrame) -> bool:
+    """True when no response, of any leader, said less than a response that was sent before it: nothing to report."""
+    sent = frame["completed_ns"].to_numpy()
+    in_order = bool((np.diff(sent) >= 0).all())
+    order = slice(None) if in_order else np.argsort(sent, kind="stable")
+    for column in NAMES:
+        values = frame[column].to_numpy()[order]
+        if (np.diff(values[values >= 0]) < 0).any():
+            return False
+    return True
 
 
 def _judged(inputs: PartitionInputs) -> pl.DataFrame:
