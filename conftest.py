@@ -5,6 +5,9 @@ for the whole run, which ends with this process. The JVM starts as on a machine 
 and makes none beside the tests. Their pytest loads no plugins that none of them uses, which would take a third
 of its start. All processes of a run keep bytecode: where an image says PYTHONDONTWRITEBYTECODE, each process that
 imports the brokers would compile them and kio again, which takes 3 to 4 times the CPU time of a short test.
+
+Temporary files are in memory where there is enough of it: tests make, sync and remove some 65,000 files of logs, and
+where the disk is slow they wait for it two thirds of their time. `TMPDIR=/tmp make test` has them on the disk.
 """
 
 import functools
@@ -27,6 +30,11 @@ pytest_plugins = ["pytester"]
 collect_ignore = ["examples/shop_extension"]
 
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - as a folder for temporary files
+SPACE, MEMORY = 8 << 30, 12 << 30
+"""So many bytes must be free in the shared memory, and in the machine, for temporary files in memory."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Name the suite's rendezvous before xdist's workers and any process of a test begin.
 
@@ -37,12 +45,23 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("suite", deadline=None, max_examples=examples)
     settings.load_profile("suite")
     if not hasattr(config, "workerinput") and "HARROW_RENDEZVOUS" not in os.environ:
+        keep_temporary_files_in_memory()
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         folder = tempfile.mkdtemp(prefix="harrow-suite-")
         os.environ["HARROW_RENDEZVOUS"] = os.path.join(folder, "spark.sock")
         os.environ["HARROW_CONTROLLER"] = str(os.getpid())
         os.environ.setdefault("HARROW_AOT", "0")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def keep_temporary_files_in_memory() -> None:
+    """Let temporary files of this run be in memory, where there is enough of it and the user chose no other folder."""
+    if "TMPDIR" in os.environ or not os.path.isdir(SHARED_MEMORY) or not os.access(SHARED_MEMORY, os.W_OK):
+        return
+    with open("/proc/meminfo") as file:
+        available = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+    if shutil.disk_usage(SHARED_MEMORY).free >= SPACE and available >= MEMORY:
+        os.environ["TMPDIR"] = tempfile.tempdir = SHARED_MEMORY
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -40,6 +40,7 @@ from harrow.cluster.errors import HarrowError
 from harrow.cluster.unix_sockets import folder_near, reachable, short_places
 
 from ..machine_limits import explained, why_ended
+from ..owned_folders import make_owned
 from . import aot, jvm, worker_door
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -351,12 +352,7 @@ def _parent(pid: int) -> int:
 
 def make_scratch() -> Path:
     """Create the scratch folder of a server, after removing those whose owner process has ended."""
-    root = Path(tempfile.gettempdir())
-    for old in (path for place in {root, *short_places()} for path in place.glob(f"{jvm.SCRATCH}*")):
-        owner = old.name.removeprefix(jvm.SCRATCH).partition("-")[0]
-        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{jvm.SCRATCH}{os.getpid()}-", dir=root))
+    return make_owned(jvm.SCRATCH, Path(tempfile.gettempdir()), short_places())
 
 
 def main(arguments: list[str]) -> int:

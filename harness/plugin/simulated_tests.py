@@ -31,6 +31,7 @@ import pytest
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated.source import FRAMES_MOST
+from ..owned_folders import make_owned
 from ..search.pasted import pasted_seed
 from ..search.shrinking import Shrunk, shrink
 from . import options as declared
@@ -54,6 +55,8 @@ NO_RANDOM_ADDRESSES = 0x0040000
 START_S = 60.0
 """How long a process may take until it begins its first run."""
 END_S = 10.0
+SPACE = 1 << 30
+"""So many bytes must be free in the shared memory for the run folders of seeds."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 
 
@@ -104,7 +107,7 @@ class SeedSearch:
         self._smallest: SeedResult | None = None
         self._said = ""
         self._started = 0
-        self._scratch = Path(tempfile.mkdtemp(prefix="harrow-seeds-", dir=_memory()))
+        self._scratch = make_owned("harrow-seeds-", _scratch_root())
         """The out folder of runs whose folder is not kept."""
 
     # ------------------------------------------------------------------------------------ running
@@ -330,9 +333,11 @@ class SeedSearch:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def _memory() -> str | None:
-    """Return a folder in memory; None where there is none."""
-    return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+def _scratch_root() -> Path:
+    """Return a folder in memory, if there is one with enough space: that of a container often has 64 MB."""
+    if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= SPACE:
+        return Path(SHARED_MEMORY)
+    return Path(tempfile.gettempdir())
 
 
 def _readable(processes: Iterable[SeedProcess]) -> list[SeedProcess]:
