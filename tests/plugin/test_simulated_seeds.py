@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
 import pytest
+from long_runs import long_run
 
 ALONE = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--harrow-jobs=1", "--harrow-shrink=0")
 TESTS = """
@@ -62,3 +69,52 @@ def test_idle_seeds_are_counted_and_a_seed_is_the_same_run_in_another_process(py
     assert "no seed was judged: the faults of each met no operation" in text
     assert "another run in another process" not in text
     result.assert_outcomes(passed=1, failed=2)
+
+
+HASHES = """
+    import hashlib
+    from harrow.harness.plugin import simulation_server
+
+    made = simulation_server._result
+
+    def result(item, seed, reports, process):
+        with open("traces", "a") as file:
+            digest = hashlib.sha256(process.world.trace.text().encode()).hexdigest()
+            file.write(f"{item.name} {seed} {digest}\\n")
+        return made(item, seed, reports, process)
+
+    simulation_server._result = result
+"""
+
+
+def other_interpreters() -> list[Path]:
+    """Return interpreters of this minor version and of another patch version."""
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    places = [Path(f"/usr/bin/python{minor}"), Path(f"/usr/local/bin/python{minor}")]
+    places += sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/python"))
+    found: list[Path] = []
+    for place in filter(Path.exists, places):
+        said = subprocess.run([place, "-c", "import sys; print(sys.version)"], check=True, capture_output=True, text=True)
+        if said.stdout.strip() != sys.version:
+            found.append(place)
+    return found
+
+
+@long_run
+def test_another_patch_version_of_python_gives_the_same_runs(pytester: pytest.Pytester) -> None:
+    others = other_interpreters()
+    if not others:
+        pytest.skip(f"there is no other Python {sys.version_info[0]}.{sys.version_info[1]} than {sys.version}")
+    pytester.makepyfile(TESTS)
+    pytester.makeconftest(HASHES)
+    paths = [sysconfig.get_path("purelib"), str(Path(__file__).parents[2] / ".typing")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    traces: list[str] = []
+    for python in (sys.executable, others[0]):
+        command = [python, "-m", "pytest", *ALONE, "--harrow-seed=1"]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert "2 failed, 1 passed" in ended.stdout, ended.stdout + ended.stderr
+        traces.append((pytester.path / "traces").read_text())
+        (pytester.path / "traces").unlink()
+    assert traces[0].count("test_faults_may_meet_nothing") == 5, traces[0]
+    assert traces[0] == traces[1]
