@@ -95,12 +95,12 @@ def test_a_task_goes_to_the_member_that_reported_the_largest_offset_of_its_chang
     assert {name: sets.active for name, sets in found(a=a, b=b).items()} == {"a": {other}, "b": {task}}
     stood_by = a._replace(before=TaskSets(standby=frozenset({task})))
     assert found(a=stood_by, b=b)["a"].active == {task}, "a standby before any offset"
-    one = [TaskGroup("1", 1, True)]
+    single = [TaskGroup("1", 1, True)]
     held = a._replace(before=TaskSets(active=frozenset({task})))
     idle = Assignee("c", "r", TaskSets())
-    assert assign([held, b, idle], one, 1)["b"].standby == {task}
-    assert assign([held, idle, b._replace(offsets=())], one, 1)["b"].standby == {task}, "the first without load"
-    assert assign([held, idle._replace(offsets=(("1", 0, 1),)), b._replace(offsets=())], one, 1)["c"].standby == {task}
+    assert assign([held, b, idle], single, 1)["b"].standby == {task}
+    assert assign([held, idle, b._replace(offsets=())], single, 1)["b"].standby == {task}, "the first without load"
+    assert assign([held, idle._replace(offsets=(("1", 0, 1),)), b._replace(offsets=())], single, 1)["c"].standby == {task}
 
 
 def test_a_process_with_two_members_gets_two_thirds() -> None:
