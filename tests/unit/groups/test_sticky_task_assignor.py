@@ -100,7 +100,9 @@ def test_a_task_goes_to_the_member_that_reported_the_largest_offset_of_its_chang
     idle = Assignee("c", "r", TaskSets())
     assert assign([held, b, idle], single, 1)["b"].standby == {task}
     assert assign([held, idle, b._replace(offsets=())], single, 1)["b"].standby == {task}, "the first without load"
-    assert assign([held, idle._replace(offsets=(("1", 0, 1),)), b._replace(offsets=())], single, 1)["c"].standby == {task}
+    assert assign([held, idle._replace(offsets=(("1", 0, 1),)), b._replace(offsets=())], single, 1)["c"].standby == {
+        task
+    }
 
 
 def test_a_process_with_two_members_gets_two_thirds() -> None:
