@@ -51,6 +51,8 @@ class Proxy:
     `own_upstreams`: a second listener of each broker, without TLS and SASL, for Harrow's own clients (`own_servers`).
     `keystore`: a file in PEM with key and certificates: then clients speak TLS with the proxy, which speaks without TLS
     with the brokers. SASL passes; each connection logs in at its broker.
+    `truststore`: a file in PEM with the authority of clients' certificates, beside which the keys of clients are, each
+    as `USER.pem`: then clients show certificates, and the proxy shows them to the brokers, by TLS.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Proxy:
         peer_links: Sequence[PeerLink] = (),
         own_upstreams: Mapping[int, tuple[str, int]] | None = None,
         keystore: str = "",
+        truststore: str = "",
     ) -> None:
         if not upstreams:
             raise ConfigError("upstreams={}: name at least one broker, as {1: ('127.0.0.1', 9092)}")
@@ -74,6 +77,7 @@ class Proxy:
         self._peer_links = tuple(peer_links)
         self._own_upstreams = {node_id: Address(*row) for node_id, row in (own_upstreams or {}).items()}
         self._keystore = keystore
+        self._truststore = truststore
         self._own_ports: dict[int, ReservedPort] = {}
         self._seed = seed
         self._ports: dict[int, ReservedPort] = {}
@@ -110,6 +114,7 @@ class Proxy:
                 for node_id, upstream in self.upstreams.items()
             ],
             "keystore": self._keystore,
+            "truststore": self._truststore,
             "peer_links": [row._asdict() for row in self._peer_links],
         }
         self._process = ManagedProcess(fork_server(), "proxy", folder, options)

@@ -230,7 +230,7 @@ def run(suite: Suite, system: str, copy: Path, work: Path, *, port: int, minutes
         results = work / f"{system}-{name}.results"
         results.unlink(missing_ok=True)
         selection = Selection(folder=copy, results=results, only=tuple(only), part=part)
-        output = results if suite.name == "kafka-go" else results.with_suffix(".log")
+        output = results if "go" in suite.tools else results.with_suffix(".log")
         named = environment | {"HARROW_RESULTS": str(results)}
         if not bounded(suite.command(selection), copy, named, output, limit_s):
             print(f"{suite.name} on {system}: stopped after {limit_s / 60:.0f} minutes", file=sys.stderr)

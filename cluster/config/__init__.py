@@ -10,6 +10,7 @@ group_table the settings of single groups
 ssl_table the part of them about TLS
 sasl_table the part of them about SASL and delegation tokens
 share_table the part of them about share groups
+streams_table the part of them about tasks of streams groups
 values    the settings of one broker or one topic
 """
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..errors import ConfigError
 from .setting import INT_MAX, Setting, Value
+from .streams_table import STICKY
 from .table import BY_NAME
 from .values import BrokerConfig
 
@@ -35,10 +36,12 @@ STREAMS_STANDBYS = "streams.num.standby.replicas"
 STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
 STREAMS_OFFSETS = "streams.task.offset.interval.ms"
 STREAMS_LAG = "streams.acceptable.recovery.lag"
+STREAMS_WARMUPS = "streams.num.warmup.replicas"
 STREAMS_TAGS = "streams.rack.aware.assignment.tags"
+STREAMS_ASSIGNOR = "streams.assignor.name"
 _STREAMS = (
     *(STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_INTERVAL, STREAMS_STANDBYS, STREAMS_DELAY),
-    *(STREAMS_OFFSETS, STREAMS_LAG, STREAMS_TAGS),
+    *(STREAMS_OFFSETS, STREAMS_LAG, STREAMS_WARMUPS, STREAMS_TAGS),
 )
 
 _DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"
@@ -49,6 +52,12 @@ GROUP_SETTINGS: Mapping[str, Setting] = {
         name: replace(BY_NAME[f"group.{name}"], name=name)
         for name in (SESSION, HEARTBEAT, INTERVAL, SHARE_SESSION, SHARE_HEARTBEAT, SHARE_INTERVAL, *_STREAMS)
     },
+    STREAMS_ASSIGNOR: Setting(
+        name=STREAMS_ASSIGNOR,
+        default=STICKY,
+        doc="the assignor of a streams group, one of group.streams.assignors",
+        choices=(STICKY,),
+    ),
     SHARE_LOCK_DURATION: replace(BY_NAME[f"group.{SHARE_LOCK_DURATION}"], name=SHARE_LOCK_DURATION, high=INT_MAX),
     SHARE_RESET: Setting(
         name=SHARE_RESET,
@@ -80,6 +89,8 @@ GROUP_SETTINGS: Mapping[str, Setting] = {
 }
 """A group that does not set a number has the broker's value, under the name `group.` and this name; a text that is not
 set has its default."""
+OTHER_BROKER_NAMES: Mapping[str, str] = {STREAMS_ASSIGNOR: "group.streams.assignors"}
+"""The broker's setting, where its name is not `group.` and the name of the group's."""
 
 
 def parse_group_settings(raw: Mapping[str, object]) -> dict[str, Value]:
@@ -119,9 +130,12 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     tags = str(given.get(STREAMS_TAGS, "")).split(",")
     if len(set(tags)) < len(tags):
         raise ConfigError(f"{STREAMS_TAGS} must not contain duplicate tag keys.")
-    most = "group.streams.max.standby.replicas"
-    if values[STREAMS_STANDBYS] > broker.number(most):
-        raise ConfigError(f"{STREAMS_STANDBYS} must be less than or equal to {most}")
+    for name, most in (
+        (STREAMS_STANDBYS, "group.streams.max.standby.replicas"),
+        (STREAMS_WARMUPS, "group.streams.max.warmup.replicas"),
+    ):
+        if values[name] > broker.number(most):
+            raise ConfigError(f"{name} must be less than or equal to {most}")
     for session, heartbeat in (
         (SESSION, HEARTBEAT),
         (SHARE_SESSION, SHARE_HEARTBEAT),

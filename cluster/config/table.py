@@ -20,6 +20,7 @@ from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS, TO
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
 from .share_table import SHARE_SETTINGS
 from .ssl_table import SSL_SETTINGS
+from .streams_table import STREAMS_TASK_SETTINGS
 
 LISTENER_PREFIX = "listener.name."
 """Before a setting, with the name of a listener in lower case: the value for one listener."""
@@ -205,9 +206,7 @@ SETTINGS: tuple[Setting, ...] = (
     int_setting(
         "group.streams.initial.rebalance.delay.ms", 3_000, "how long an empty streams group waits for members", low=0
     ),
-    int_setting("group.streams.task.offset.interval.ms", 60_000, "how often such members send task offsets", low=1),
-    int_setting("group.streams.min.task.offset.interval.ms", 15_000, "shortest such interval", low=1),
-    long_setting("group.streams.acceptable.recovery.lag", 10_000, "lag of a warm-up task that is caught up", low=0),
+    *STREAMS_TASK_SETTINGS,
     Setting(
         name="group.streams.rack.aware.assignment.tags",
         default="",

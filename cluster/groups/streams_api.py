@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..authorizer import CLUSTER, Operation, ResourceType
+from ..config.streams_table import STICKY
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
 from ..wire.request import denial
@@ -51,7 +52,6 @@ LAG_FROM = 1
 NOT_REQUESTED, NOT_STORED = 0, 1
 """Statuses of a description: the others are those of a plugin."""
 NO_PLUGIN = "The broker has no streams group topology description plugin configured."
-ASSIGNOR = "sticky"
 UNDESCRIBABLE = "The described group uses topics that the client is not authorized to describe."
 
 
@@ -211,7 +211,7 @@ class StreamsApi:
             assignment_epoch=data.target_epoch,
             topology=_described_topology(s, group),
             topology_description_status=NOT_STORED if _wants_description(body) else NOT_REQUESTED,
-            assignor_name=ASSIGNOR,
+            assignor_name=STICKY,
             members=tuple(_described_member(s, row, group) for row in data.members.values()),
             authorized_operations=authorized_operations(request, body, group_id, ErrorCode.none),
         )

@@ -26,6 +26,7 @@ from ..config import (
     Value,
     setting_of,
 )
+from ..config.group_table import OTHER_BROKER_NAMES
 from ..errors import ConfigError
 from .java_order import BROKER_CAPACITY, TOPIC_CAPACITY, hash_order
 from .java_text import text_of
@@ -114,17 +115,22 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a group with these overrides; below these, the broker's setting is a synonym (Kafka 4.4)."""
+    """Every setting of a group with these overrides; below these, the broker's setting is a synonym (Kafka 4.4).
+
+    Internal settings where the group has them, or its broker from the start.
+    """
     entries: list[ConfigEntry] = []
     for name, row in GROUP_SETTINGS.items():
-        below = f"group.{name}"
+        below = OTHER_BROKER_NAMES.get(name, f"group.{name}")
+        if row.internal and name not in overrides and below not in config.overrides():
+            continue
         value: str | None = text_of(row.default)
         synonyms: tuple[Synonym, ...] = ((name, value, ConfigSource.DEFAULT),)
         if below in BY_NAME:
             brokers = _broker_entry(below, config)
             value, synonyms = brokers.value, brokers.synonyms
         if name in overrides:
-            value = _parsed(row, overrides[name])
+            value = overrides[name] if row.internal else _parsed(row, overrides[name])
             synonyms = ((name, value, ConfigSource.GROUP), *synonyms)
         entry = ConfigEntry(
             name=name,

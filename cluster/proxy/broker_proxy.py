@@ -27,6 +27,7 @@ from ..listeners import CLIENTS, Address
 from ..network.unanswered import UnansweredWatch
 from ..security.fingerprints import of_certificate
 from .addresses import AddressOf
+from .client_identities import ClientIdentities
 from .connection import ConnectionServices, ProxiedConnection
 from .machine import ProxyHost
 from .tap import ProxyTap
@@ -63,6 +64,7 @@ class BrokerProxy:
         names: TopicNames,
         transactions: TransactionViews,
         tls: TlsOptions | None = None,
+        identities: ClientIdentities | None = None,
         own: OwnPort | None = None,
     ) -> None:
         self.node_id = node_id
@@ -79,9 +81,12 @@ class BrokerProxy:
             address_of=address_of,
             tap=ProxyTap(host.tap, names, transactions),
             on_closed=self._closed,
+            identities=identities,
         )
         self._own_services = (
-            None if own is None else replace(self._services, upstream=lambda: own.upstream, address_of=own.address_of)
+            None
+            if own is None
+            else replace(self._services, upstream=lambda: own.upstream, address_of=own.address_of, identities=None)
         )
         self._connections: dict[ProxiedConnection, bool] = {}
         """Whether each is one of the port for clients."""
@@ -188,7 +193,8 @@ class BrokerProxy:
         key, chain = str(fields.get("key") or ""), str(fields.get("chain") or "")
         if bool(key) != bool(chain):
             raise ConfigError("a certificate needs a key and a chain; without both, the first one is shown again")
-        self.show_certificate(TlsOptions(key=key, chain=chain) if key else None)
+        first = self._first_tls or TlsOptions()
+        self.show_certificate(replace(first, key=key, chain=chain) if key else None)
         return self._op_credentials(fields)
 
     def _op_credentials(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..errors import ErrorCode
-from ..host.seam import HOLD_RESPONSE, LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
+from ..errors import ConfigError, ErrorCode
+from ..host.seam import HOLD_RESPONSE, LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault, TlsOptions
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
 from ..wire.api_keys import ApiKey
@@ -36,6 +36,7 @@ from ..wire.request_facts import request_facts
 from ..wire.tapped_requests import subject_of
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
+from .client_identities import ClientIdentities
 from .denials import Answered, denied_operations
 from .failed_responses import failed_response, needs_response
 from .logins import FAILURE_DELAY_MS, SASL_APIS, ClientLogin, SaslStep
@@ -67,6 +68,8 @@ class ConnectionServices:
     address_of: AddressOf
     tap: ProxyTap
     on_closed: Callable[[ProxiedConnection], None]
+    identities: ClientIdentities | None = None
+    """Where the broker must see the certificates of clients: their keys."""
 
 
 class ProxiedConnection:
@@ -107,16 +110,32 @@ class ProxiedConnection:
         self._open = True
         self._upstream_held = False
         self._holds = 0
-        self._hold(CONNECTING)
-        services.host.tasks.spawn(self._connect(), name="proxy-connect")
+        if services.identities is None:
+            self._begin()
+        else:  # the handshake says who the client is
+            client.when_established(self._begin)
+
+    def _begin(self) -> None:
+        if self._open:
+            self._hold(CONNECTING)
+            self._services.host.tasks.spawn(self._connect(), name="proxy-connect")
 
     async def _connect(self) -> None:
         services = self._services
         host, port = services.upstream()
         try:
             upstream = await services.host.network.connect(
-                services.upstream_peer, host, port, lambda _link: UpstreamHandler(self), timeout_ms=CONNECT_TIMEOUT_MS
+                services.upstream_peer,
+                host,
+                port,
+                lambda _link: UpstreamHandler(self),
+                timeout_ms=CONNECT_TIMEOUT_MS,
+                tls=self._upstream_tls(),
             )
+        except ConfigError as error:
+            services.host.trace.log("warning", f"closing the link to {self._client.peer}: {error}")
+            self._client.close(reset=True)
+            return
         except (OSError, TimeoutError):
             self._client.close(reset=True)
             return
@@ -125,6 +144,17 @@ class ProxiedConnection:
             return
         self._upstream = upstream
         self._release(CONNECTING)
+
+    def _upstream_tls(self) -> TlsOptions | None:
+        """TLS with the client's own certificate, where the broker must see it; the client has logged in by it."""
+        identities = self._services.identities
+        if identities is None:
+            return None
+        certificate = self._client.certificate
+        assert certificate is not None, "the handshake needs one"
+        identity = identities.identity_of(certificate)
+        self._login = ClientLogin(self._services.host.network.access, identity.user)
+        return identity.tls
 
     @property
     def user(self) -> str:
@@ -290,7 +320,7 @@ class ProxiedConnection:
     def _refuses(self, login: ClientLogin, request: PendingRequest, frame: bytes, body_at: int) -> bool:
         """Count the login that the response ends, or the operations that it denies; True for a refused login."""
         if request.sasl is not None:
-            if login.answered(request.sasl, frame, body_at):
+            if login.answered(request.sasl, request.version, frame, body_at):
                 self._refuse_login(login, request, request.sasl)
                 return True
             return False

@@ -8,9 +8,12 @@ rules of the host (`host/knobs/access_rules.py`), with the name of the user.
     ---------------  ----------------------  ----------------------------------------------------
     PLAIN            1                       the second field of the token
     SCRAM-SHA-*      2                       `n` of the first token; none for a delegation token
+    OAUTHBEARER      1, or 2 where refused   the claim `sub` of the first token, which the broker checks
 
-Of another mechanism nothing is known, and nothing is counted. A login that ends because the broker closes the
-connection is not counted: a broker that is killed refuses no login.
+Of another mechanism nothing is known, and nothing is counted. A login by OAUTHBEARER has succeeded with an empty
+challenge; a refused one gets its error with the client's second token. A rule may let a token be expired: then the
+client gets the error in the place of the challenge that the broker would send. A login that ends because the broker
+closes the connection is not counted: a broker that is killed refuses no login.
 
 Invariants: a token is read when it is forwarded, and nothing of it is kept but the name. Nothing is raised for bytes of
 a client: one that does not decode, or has more than `TOKEN_BYTES_MOST` bytes, passes, and names no user.
@@ -26,7 +29,9 @@ from typing import NamedTuple, Protocol
 
 from ..errors import ErrorCode, WireError
 from ..host.seam import AccessFaults, RequestBody
-from ..security.sasl.exchange import SaslError
+from ..security.sasl.exchange import Login, SaslError
+from ..security.sasl.jwt import Claims, TokenError
+from ..security.sasl.oauthbearer import OAuthBearerServer
 from ..security.sasl.plain import PlainServer
 from ..security.sasl.scram import MECHANISMS, FoundCredential, ScramServer
 from ..wire import messages
@@ -34,9 +39,9 @@ from ..wire.api_keys import ApiKey
 from ..wire.refusals import refusal
 
 SASL_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
-PLAIN = "PLAIN"
-TOKENS: Mapping[str, int] = {PLAIN: 1, **dict.fromkeys(MECHANISMS, 2)}
-"""How many tokens a client sends in one login."""
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+TOKENS: Mapping[str, int] = {PLAIN: 1, **dict.fromkeys((*MECHANISMS, OAUTHBEARER), 2)}
+"""How many tokens a client sends in one login at most."""
 TOKEN_BYTES_MOST = 16 * 1024
 """Of a token whose user is read; Kafka's bound of all tokens is `sasl.server.max.receive.size`."""
 FAILURE_DELAY_MS = 100
@@ -66,9 +71,10 @@ class ClientLogin:
 
     __slots__ = ("_access", "_is_open", "_left", "_mechanism", "_named", "user")
 
-    def __init__(self, access: AccessFaults) -> None:
+    def __init__(self, access: AccessFaults, user: str = "") -> None:
+        """`user`: whom a certificate names."""
         self._access = access
-        self.user = ""
+        self.user = user
         """Who has logged in; empty before, and where the tokens did not say it."""
         self._is_open = False
         """Whether a login has succeeded, so that another one is a re-authentication."""
@@ -93,15 +99,19 @@ class ClientLogin:
         assert self._left >= 0, f"{self._mechanism} has {TOKENS[self._mechanism]} tokens"
         return SaslStep(self._named, self._mechanism, self._left == 0)
 
-    def answered(self, step: SaslStep, response: bytes, body_at: int) -> bool:
+    def answered(self, step: SaslStep, version: int, response: bytes, body_at: int) -> bool:
         """Count what a response ends; True where a rule refuses the login that has succeeded at the broker."""
         if len(response) < body_at + _ERROR.size:
             raise WireError(f"a SaslAuthenticate response of {len(response)} bytes")
         code = _ERROR.unpack_from(response, body_at)[0]
         failed = code == int(ErrorCode.sasl_authentication_failed)
-        if not failed and (code != int(ErrorCode.none) or not step.is_last):
+        by_bearer = step.mechanism == OAUTHBEARER
+        is_last = not _challenge(version, response, body_at) if by_bearer and code == 0 else step.is_last
+        if not failed and (code != int(ErrorCode.none) or not is_last):
             return False  # with another error the broker takes no token: of a client that is too early, or not asked
-        refused = self._access.login(step.user, again=self._is_open, failed=failed)
+        self._left = 0
+        expired = by_bearer and not failed and self._access.token_expired(step.user)
+        refused = self._access.login(step.user, again=self._is_open, failed=failed or expired) or expired
         if not failed and not refused:
             self._is_open, self.user = True, step.user
         return refused
@@ -123,10 +133,30 @@ def named_user(mechanism: str, token: bytes) -> str:
         by_tokens.append(by_token)
         return None
 
+    if mechanism == OAUTHBEARER:
+        return _subject_of(token)
     server = PlainServer({}) if mechanism == PLAIN else ScramServer(MECHANISMS[mechanism], find, "")
     with contextlib.suppress(SaslError):  # always: no user is known here
         server.evaluate(token)
     return "" if any(by_tokens) else server.user
+
+
+def _subject_of(message: bytes) -> str:
+    """Whom a bearer token names; empty for bytes that are none. Nothing of the token is checked here."""
+    subjects: list[str] = []
+
+    def read(token: str) -> Login:
+        subjects.append(Claims.parse(token).text("sub"))
+        raise TokenError("the broker decides")
+
+    with contextlib.suppress(SaslError):
+        OAuthBearerServer(read).evaluate(message)
+    return "".join(subjects)
+
+
+def _challenge(version: int, response: bytes, body_at: int) -> bytes:
+    entity = messages.decode_response(ApiKey.SASL_AUTHENTICATE, version, response, body_at)
+    return bytes(entity.auth_bytes)
 
 
 def _mechanism_of(request: SaslRequest) -> str:

@@ -5,8 +5,10 @@ id that a response names for the first time gets a host, a folder and a port of 
 
 Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`, each optionally with
 `own`: `{"address", "upstream"}` of the listener for Harrow's own clients; `keystore`, a file in PEM with the key and
-the certificates with which clients speak TLS (empty: without TLS); and `peer_links`, a list of `{"source": node_id,
-"target": node_id, "address", "upstream"}`: where connections of one broker to another arrive (`peer_links.py`).
+the certificates with which clients speak TLS (empty: without TLS); `truststore`, a file in PEM: then clients show
+certificates that come from it, and the brokers see them (`client_identities.py`); and `peer_links`, a list of
+`{"source": node_id, "target": node_id, "address", "upstream"}`: where connections of one broker to another arrive
+(`peer_links.py`).
 Control operations of the process's own socket: `proxy`, the brokers as JSON.
 
 What may fail: ConfigError where a port cannot be bound.
@@ -24,6 +26,7 @@ from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
 from ..security.tls import pem_blocks
 from .broker_proxy import BrokerProxy, OwnPort
+from .client_identities import ClientIdentities
 from .machine import MakeHost
 from .peer_links import PeerListener, PeerSource
 from .tap_transactions import TransactionViews
@@ -41,7 +44,8 @@ class ProxyProcess:
         self._transactions = TransactionViews()
         self._ports: list[ReservedPort] = []
         self._failed: Promise[None] = host.tasks.promise()
-        self._tls = _tls_of(host, str(options.get("keystore", "")))
+        self._tls = _tls_of(host, str(options.get("keystore", "")), truststore := str(options.get("truststore", "")))
+        self._identities = _identities_of(host, truststore)
         for row in options["brokers"]:
             self._add(int(row["node_id"]), Address(*row["upstream"]), Address(*row["address"]), row.get("own"))
         self._peer_listeners = self._listeners_for_peers(options.get("peer_links", ()))
@@ -95,6 +99,7 @@ class ProxyProcess:
             names=self._names,
             transactions=self._transactions,
             tls=self._tls,
+            identities=self._identities,
             own=None
             if own is None
             else OwnPort(Address(*own["address"]), Address(*own["upstream"]), self.own_address_of),
@@ -129,9 +134,21 @@ class ProxyProcess:
         }
 
 
-def _tls_of(host: ProcessHost, keystore: str) -> TlsOptions | None:
+def _tls_of(host: ProcessHost, keystore: str, truststore: str) -> TlsOptions | None:
     """The TLS of clients, whose key and certificates are in this file; None without one."""
     if not keystore:
         return None
     blocks = pem_blocks(host.disk.read(keystore).decode())
-    return TlsOptions(key=blocks.get("KEY", ""), chain=blocks.get("CERTIFICATE", ""))
+    trusted = host.disk.read(truststore).decode() if truststore else ""
+    needed = "required" if truststore else "none"
+    return TlsOptions(
+        key=blocks.get("KEY", ""), chain=blocks.get("CERTIFICATE", ""), trusted=trusted, client_auth=needed
+    )
+
+
+def _identities_of(host: ProcessHost, truststore: str) -> ClientIdentities | None:
+    """The keys of clients, beside the truststore; None where clients show no certificates."""
+    if not truststore:
+        return None
+    folder = truststore.rpartition("/")[0]
+    return ClientIdentities(folder, host.disk.read(truststore).decode(), host.disk.read)

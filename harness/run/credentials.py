@@ -14,10 +14,9 @@ from harrow.faults.controls import RUNNING
 from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
-from ..backends.apache.kafka_security import MTLS_REFUSAL
 from ..backends.choice import APACHE, EXTERNAL, LOCAL
 from ..backends.credentials import Owned
-from ..security.choice import INSECURE, MTLS, Security, check_user
+from ..security.choice import INSECURE, Security, check_user
 from ..security.client_settings import Access, client_settings
 
 if TYPE_CHECKING:
@@ -191,12 +190,5 @@ def _refusal(security: Security, backend: str) -> str:
         return (
             f"security={security}: clients reach the brokers of the backend {backend} in another way, such as through "
             f"a proxy that reads what they send; choose the backend {LOCAL} or {APACHE}, or leave security out"
-        )
-    if security.kind == MTLS:
-        return MTLS_REFUSAL
-    if security.mechanism == "OAUTHBEARER":
-        return (
-            f"security={security}: the backend {APACHE} does not start Kafka with OAUTHBEARER; choose PLAIN or SCRAM, "
-            f"or the backend {LOCAL}"
         )
     return ""

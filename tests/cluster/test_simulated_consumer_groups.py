@@ -6,6 +6,8 @@ and expire, and some of its members do not revoke before they are fenced.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -22,6 +24,9 @@ from long_runs import long_run
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
 SEEDS = (3, 1, 2, 8, 9)
 """Seeds whose group has the protocol `consumer`; the one that finds the most bugs is first."""
+MORE_SEEDS = (95, 168, 178, *range(10, 300))
+"""For a bug that few seeds find: a member whose offsets must be refused shows it where its partitions were processed
+again before its transaction ends, in one of 60 seeds. The first three found it when this was written."""
 
 
 def without_owners(member: Any, target: Any, epoch: int, owned: Any, owners: Any, subscribed: Any) -> Any:
@@ -74,12 +79,15 @@ def test_the_group_of_these_seeds_has_the_new_protocol() -> None:
     assert {plan_seed(seed, OPTIONS).run["group_protocol"] for seed in SEEDS} == {"consumer"}
 
 
-def find(monkeypatch: pytest.MonkeyPatch, where: object, name: str, bug: Any, anomalies: set[str]) -> None:
+def find(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, bug: Any, anomalies: set[str], more: Sequence[int] = ()
+) -> None:
     """Run the seeds with a bug until one is invalid."""
     monkeypatch.setattr(where, name, bug)
-    results = (run_seed(seed, OPTIONS) for seed in SEEDS)
+    of_consumers = (seed for seed in more if plan_seed(seed, OPTIONS).run["group_protocol"] == "consumer")
+    results = (run_seed(seed, OPTIONS) for seed in chain(SEEDS, of_consumers))
     found = next((result for result in results if result.status == "invalid"), None)
-    assert found is not None, f"no anomaly in seeds {SEEDS}"
+    assert found is not None, f"no anomaly in seeds {SEEDS} and {len(more)} more"
     assert {found_name for found_name, _ in found.anomalies} & anomalies
 
 
@@ -95,7 +103,7 @@ def test_a_bug_of_the_coordinator_is_found_in_a_few_seeds(
 def test_other_bugs_of_the_coordinator_are_found_in_a_few_seeds(
     monkeypatch: pytest.MonkeyPatch, where: object, name: str, bug: Any, anomalies: set[str]
 ) -> None:
-    find(monkeypatch, where, name, bug, anomalies)
+    find(monkeypatch, where, name, bug, anomalies, MORE_SEEDS)
 
 
 def test_correct_coordinators_are_valid_in_the_same_seeds() -> None:

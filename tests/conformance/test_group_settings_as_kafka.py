@@ -16,6 +16,13 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 INTERVAL = "consumer.assignment.interval.ms"
 INTERNAL = "consumer.assignor.offload.enable"
 """A group of Kafka shows it where its broker has it set; nothing reads it in Kafka 4.4."""
+WARMUPS, LAG, ASSIGNOR = "streams.num.warmup.replicas", "streams.acceptable.recovery.lag", "streams.assignor.name"
+OF_STREAMS = {
+    *(f"streams.{name}" for name in ("session.timeout.ms", "heartbeat.interval.ms", "num.standby.replicas")),
+    *(f"streams.{name}" for name in ("initial.rebalance.delay.ms", "assignment.interval.ms")),
+    *("streams.rack.aware.assignment.tags", ASSIGNOR),
+}
+"""Without the internal ones."""
 SET, DELETE, APPEND = 0, 1, 2
 STATIC_SOURCE, DEFAULT_SOURCE, GROUP_SOURCE = 4, 5, 8
 Code = ErrorCode
@@ -86,6 +93,42 @@ def test_settings_that_do_not_fit_are_refused(kafka: Any) -> None:
     assert change(kafka, "", (SESSION, SET, "50000")) is Code.invalid_request
     assert described(kafka, "")[0] is Code.invalid_request
     assert group not in listed(kafka)
+
+
+def test_internal_settings_of_streams_groups_are_shown_where_they_are_set(kafka: Any) -> None:
+    group = f"group-{uuid4().hex[:8]}"
+
+    def shown() -> dict[str, tuple[Any, ...]]:
+        rows = kafka.raw().settings(GROUP, group).configs
+        return {
+            row.name: (
+                row.value,
+                row.config_source,
+                row.config_type,
+                [(s.name, s.value, s.source) for s in row.synonyms],
+            )
+            for row in rows
+            if row.name.startswith("streams.") and not row.name.endswith(".assignor.offload.enable")
+        }
+
+    assert shown().keys() == OF_STREAMS
+    assert shown()[ASSIGNOR] == ("sticky", DEFAULT_SOURCE, 2, [("group.streams.assignors", "sticky", DEFAULT_SOURCE)])
+    given = ((WARMUPS, SET, " 5 "), (LAG, SET, "7"), (ASSIGNOR, SET, "sticky"))
+    assert change(kafka, group, *given) is Code.none
+    own = {
+        name: (value, GROUP_SOURCE, kind, [(name, value, GROUP_SOURCE), (brokers, default, DEFAULT_SOURCE)])
+        for name, value, kind, brokers, default in (
+            (WARMUPS, " 5 ", 3, f"group.{WARMUPS}", "2"),
+            (LAG, "7", 5, f"group.{LAG}", "10000"),
+            (ASSIGNOR, "sticky", 2, "group.streams.assignors", "sticky"),
+        )
+    }
+    until(lambda: {name: row for name, row in shown().items() if name in own} == own, "the group's own settings")
+    refused = ((WARMUPS, "21"), (WARMUPS, "-1"), (LAG, "-1"), (LAG, "x"), (ASSIGNOR, "mine"), (ASSIGNOR, ""))
+    for name, value in refused:
+        assert change(kafka, group, (name, SET, value)) is Code.invalid_config, (name, value)
+    assert change(kafka, group, (WARMUPS, SET, "20"), (ASSIGNOR, DELETE, None), (LAG, DELETE, None)) is Code.none
+    until(lambda: shown().keys() == OF_STREAMS | {WARMUPS}, "the internal setting that is left")
 
 
 def test_the_coordinator_uses_a_changed_interval_at_once(kafka: Any) -> None:

@@ -30,6 +30,7 @@ from kafka_reference import JARS
 from persistent_app import App, run, running
 from waiting import until
 
+CERTIFICATE = ("ssl.certificate.location", "ssl.key.location")
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
@@ -55,7 +56,7 @@ def outcomes(servers: dict[str, Any], topic: str, count: int = 10) -> set[str]:
     def delivered(error: KafkaError | None, _: Message) -> None:
         found.add("ok" if error is None else error.name())
 
-    producer = Producer({**servers, "error_cb": failed, "message.timeout.ms": 30_000, "log_level": 0})
+    producer = Producer({"message.timeout.ms": 30_000, **servers, "error_cb": failed, "log_level": 0})
     for number in range(count):
         producer.produce(topic, f"{number}".encode(), on_delivery=delivered)
     until(lambda: producer.poll(0.1) >= 0 and found)
@@ -73,7 +74,7 @@ def files_with(folder: Path, secret: str) -> set[str]:
     return {path.name for path in files if secret.encode() in path.read_bytes()}
 
 
-@pytest.mark.parametrize("protocol", ["ssl", "sasl_plaintext:PLAIN", "sasl_ssl"])
+@pytest.mark.parametrize("protocol", ["ssl", "mtls", "sasl_plaintext:PLAIN", "sasl_ssl", "sasl_ssl:OAUTHBEARER"])
 def test_clients_reach_kafka_with_their_credentials_and_not_without(tmp_path: Path, protocol: str) -> None:
     clusters = KafkaClusters(find_kafka(str(JARS)))
     security = Security(protocol, users=() if protocol == "ssl" else ("alice",))
@@ -84,15 +85,19 @@ def test_clients_reach_kafka_with_their_credentials_and_not_without(tmp_path: Pa
         if protocol.endswith("PLAIN"):
             with pytest.raises(CapabilityError, match="takes new users of PLAIN when a listener starts"):
                 kafka.client_config("bob")
+        if protocol == "mtls":
+            bare = {name: value for name, value in alice.items() if name not in CERTIFICATE}
+            assert outcomes({**bare, "message.timeout.ms": 3_000}, "orders", 1) == {"_MSG_TIMED_OUT"}
         if protocol == "sasl_ssl" or protocol.endswith("PLAIN"):
             assert outcomes({**alice, "sasl.password": "wrong"}, "orders") == {"authentication"}
         assert kafka.verify(orders, guarantee="no-loss").valid
-    if protocol != "ssl":
+    if "sasl.password" in alice:
         assert not files_with(tmp_path / "run", alice["sasl.password"]) - {"server.properties", "credentials.json"}
 
 
-def test_kafka_decides_by_the_acls_of_the_test(tmp_path: Path) -> None:
-    with kafka_of(tmp_path, Security("sasl_ssl", acls=True), brokers=1) as kafka:
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "mtls", "sasl_plaintext:OAUTHBEARER"])
+def test_kafka_decides_by_the_acls_of_the_test(tmp_path: Path, protocol: str) -> None:
+    with kafka_of(tmp_path, Security(protocol, acls=True), brokers=1) as kafka:
         orders = kafka.topic("orders", partitions=1)
         kafka.allow("alice", "WRITE", topic=orders)
         alice, bob = kafka.client_config("alice"), kafka.client_config("bob")
@@ -118,6 +123,13 @@ def test_kafka_decides_by_the_acls_of_the_test(tmp_path: Path) -> None:
         (expire_certificate(seconds=3), "sasl_ssl", "_SSL"),
         (rotate_certificate(ca="new", seconds=3), "ssl", "_SSL"),
         (rotate_certificate(seconds=3), "sasl_ssl", ""),
+        (rotate_certificate(seconds=3), "mtls", ""),
+        (expire_token("shop", seconds=3), "sasl_ssl:OAUTHBEARER", "_AUTHENTICATION"),
+        (
+            refuse_reauthentication("shop", first_logins=False, seconds=4),
+            Security("sasl_plaintext:OAUTHBEARER", reauthenticate_after=1.5),
+            "_AUTHENTICATION",
+        ),
     ],
     ids=[
         "password",
@@ -126,6 +138,9 @@ def test_kafka_decides_by_the_acls_of_the_test(tmp_path: Path) -> None:
         "expired certificate",
         "another authority",
         "another certificate",
+        "another certificate beside those of clients",
+        "expired token",
+        "every login of OAUTHBEARER",
     ],
 )
 def test_a_service_meets_the_fault_and_loses_nothing(
@@ -143,8 +158,10 @@ def test_a_service_meets_the_fault_and_loses_nothing(
         assert kafka.verify(topic, record_id="id", expected=app.sent).valid
 
 
-def test_a_service_that_loses_a_right_waits_until_it_is_back(tmp_path: Path) -> None:
-    with kafka_of(tmp_path, Security("sasl_ssl", users=("shop",), acls=True), brokers=2) as kafka:
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "mtls", "sasl_ssl:OAUTHBEARER"])
+def test_a_service_that_loses_a_right_waits_until_it_is_back(tmp_path: Path, protocol: str) -> None:
+    security = Security(protocol, users=("shop",), acls=True)
+    with kafka_of(tmp_path, security, brokers=2) as kafka:
         topic = kafka.topic("orders", partitions=2)
         kafka.allow("shop", "WRITE", topic)
         kafka.allow("shop", "IDEMPOTENT_WRITE")
@@ -253,19 +270,3 @@ def plain_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harrow]:
     with kafka_of(tmp_path_factory.mktemp("plain"), security, brokers=1) as kafka:
         kafka.topic("orders")
         yield kafka
-
-
-@pytest.mark.parametrize(
-    ("protocol", "reason"),
-    [
-        ("mtls", "Kafka takes a client's principal from its certificate"),
-        ("sasl_ssl:OAUTHBEARER", "does not start Kafka"),
-    ],
-)
-def test_what_kafka_cannot_have_is_refused_with_the_reason(tmp_path: Path, protocol: str, reason: str) -> None:
-    clusters = KafkaClusters(find_kafka(str(JARS)))
-    with (
-        pytest.raises(CapabilityError, match=reason),
-        Harrow(tmp_path / "run", seed=5, brokers=1, clusters=clusters, security=protocol) as kafka,
-    ):
-        kafka.topic("orders")

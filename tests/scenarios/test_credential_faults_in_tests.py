@@ -6,6 +6,7 @@ import pytest
 from harrow import (
     Harrow,
     Security,
+    VerdictError,
     expire_certificate,
     expire_token,
     refuse_reauthentication,
@@ -80,3 +81,29 @@ def test_a_service_that_loses_a_right_waits_until_it_is_back(harrow: Harrow) -> 
     assert rows["effect"]["evidence"]["denied_operations"] > 0
     assert "TOPIC_AUTHORIZATION_FAILED" in app.errors
     harrow.verify(topic, record_id="id", expected=app.sent, guarantee="no-loss")
+
+
+@long_run
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(rotate_credentials("shop", seconds=2), marks=pytest.mark.harrow(security="sasl_ssl")),
+        pytest.param(
+            refuse_reauthentication("shop", first_logins=False, seconds=2),
+            marks=pytest.mark.harrow(security=SHORT_SESSIONS),
+        ),
+        pytest.param(expire_token("shop", seconds=2), marks=pytest.mark.harrow(security="sasl_ssl:OAUTHBEARER")),
+        pytest.param(expire_certificate(seconds=2), marks=pytest.mark.harrow(security="ssl")),
+        pytest.param(rotate_certificate(ca="new", seconds=2), marks=pytest.mark.harrow(security="mtls")),
+    ],
+    ids=lambda fault: fault.kind,
+)
+def test_the_twin_that_does_not_send_again_loses_records(harrow: Harrow, fault: Fault) -> None:
+    """The wrong twin of the service above; that of `revoke_acl` is in `faults/test_real_credential_faults.py`."""
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, {**harrow.client_config("shop"), "message.timeout.ms": 500}, drops=True)
+    run(harrow, app, fault)
+    assert "_MSG_TIMED_OUT" in app.errors
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(topic, record_id="id", expected=app.sent)
+    assert found.value.verdict.anomaly_names() == {"missing"}

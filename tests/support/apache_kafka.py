@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -21,6 +20,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from detached import await_end, detached, outlive_signals
 from free_ports import first_free
 from kafka_reference import ASSIGNED_AT_ONCE, HAS_JARS, JARS, TOOL
 from waiting import until
@@ -77,7 +77,7 @@ class ApacheKafka:
         heap = [f"-Xmx{HEAP}", f"-Xms{HEAP}", "-XX:+UseG1GC"]
         command = ["java", *heap, "-cp", f"{JARS}/*", "kafka.Kafka"]
         log = self.folder / f"{node}.log"
-        pid = _detached([*command, str(self.folder / f"{node}.properties")], log)
+        pid = detached([*command, str(self.folder / f"{node}.properties")], log)
         (self.folder / f"{node}.pid").write_text(str(pid))
         until(lambda: _listens(self.ports[node]))
 
@@ -101,25 +101,13 @@ def apache_kafka() -> Generator[ApacheKafka]:
 
 def _begin(shared: Path, ready: Path) -> None:
     command = [sys.executable, __file__, str(shared), os.environ["HARROW_CONTROLLER"]]
-    _detached(command, shared / "apache.log")
+    detached(command, shared / "apache.log")
     until(ready.exists, timeout_s=START_TIMEOUT_S)
-
-
-def _detached(command: list[str], log: Path) -> int:
-    """Starts a process that is not a child of this process; returns its pid."""
-    shell = 'setsid "$@" >> "$LOG" 2>&1 < /dev/null & echo $!'
-    environment = {**os.environ, "LOG": str(log)}
-    done = subprocess.run(
-        ["sh", "-c", shell, "sh", *command], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return int(done.stdout)
 
 
 def keep(shared: Path, run: int) -> None:
     """Starts the nodes, writes their address to `apache.json`, and kills them when process `run` ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # not SIG_IGN, which the nodes would inherit: a JVM that does ends at no SIGTERM
-        signal.signal(number, _go_on)
+    outlive_signals()
     ended = os.pidfd_open(run)
     folder = shared / "apache"
     controllers = (node - 10_000 for node in NODES)  # the tool's rule for their ports
@@ -140,15 +128,9 @@ def keep(shared: Path, run: int) -> None:
     part = shared / "apache.json.part"
     part.write_text(json.dumps(address))
     part.rename(shared / "apache.json")
-    watched = select.poll()
-    watched.register(ended, select.POLLIN)
-    watched.poll()
+    await_end(ended)
     subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _go_on(number: int, frame: object) -> None:
-    del number, frame
 
 
 def _listens(port: int) -> bool:

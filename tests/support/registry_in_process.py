@@ -111,7 +111,7 @@ class ZooKeeperFixture(RegistryFixture):
     """A root of its own in a real ZooKeeper, and clients of it; the server keeps running."""
 
     async def start(self) -> None:
-        self.connect = f"{zookeeper_server.shared().connect}/test-{os.getpid()}-{next(_numbers)}"
+        self.connect = f"{zookeeper_server.shared()}/test-{os.getpid()}-{next(_numbers)}"
 
     async def stop(self) -> None: ...
 

@@ -151,6 +151,16 @@ def go_results(selection: Selection) -> Iterator[tuple[str, str]]:
             yield name, result
 
 
+FRANZ_SHARES = "^TestShareGroup"
+"""The tests of share groups that reach a broker; records in each topic of the large one: see `KGO_TEST_RECORDS`."""
+
+
+def franz_command(selection: Selection) -> list[str]:
+    tops = sorted({name.partition("/")[0] for name in selection.only})
+    chosen = f"^({'|'.join(tops)})$" if tops else selection.part or FRANZ_SHARES
+    return ["go", "test", "-mod=mod", "-json", "-timeout", "15m", "-count=1", "-run", chosen, "./pkg/kgo"]
+
+
 JEST_LEFT_OUT = (
     r"^(?!.*(SASL|SSL|TLS|SCRAM|OAUTH|PLAIN|mechanism|[aA]cls|re-?authenticat|Re-authenticat"
     r"|trigger rebalance if partitions change after metadata update))"
@@ -364,6 +374,20 @@ SUITES = (
         command=go_command,
         read=go_results,
         missing=go_missing,
+    ),
+    Suite(
+        name="franz-go-shares",
+        checkout="franz-go",
+        repository="https://github.com/twmb/franz-go",
+        version="v1.22.3",
+        marker=("go.mod", "module github.com/twmb/franz-go"),
+        tools=GO,
+        brokers=3,
+        environment={"KGO_TEST_RECORDS": "50000", "KGO_TEST_RF": "3"},
+        prepare=(("go", "mod", "download"),),
+        command=franz_command,
+        read=go_results,
+        variable="KGO_SEEDS",
     ),
     Suite(
         name="kafkajs",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import fcntl
 import importlib.util
+import os
 import shutil
 import socket
 import subprocess
-import tempfile
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pytest
+from detached import await_end, detached, outlive_signals
 from waiting import until
 
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -34,22 +36,37 @@ def missing_requirement() -> str:
     return ""
 
 
-_shared: list[ZooKeeperServer] = []
-
 needs_zookeeper = pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "installed")
 
 
-def shared() -> ZooKeeperServer:
-    """Return the server of all tests of this process that need only paths of their own; skip where there is none."""
+def shared() -> str:
+    """The address of the server of all tests of this run that need only paths of their own; skip where there is none.
+
+    All workers share it: on two cores four JVMs that start at the same time take 20 s each. The first test starts it
+    under a keeper, a process that waits for the end of the run's first process (`HARROW_CONTROLLER`) and then kills it.
+    """
     if missing_requirement():
         pytest.skip(missing_requirement())
-    if not _shared:
-        server = ZooKeeperServer(Path(tempfile.mkdtemp(prefix="harrow-zookeeper-")))
-        server.start()
-        _shared.append(server)
-        atexit.register(shutil.rmtree, server.folder, ignore_errors=True)
-        atexit.register(server.kill)
-    return _shared[0]
+    folder = Path(os.environ["HARROW_RENDEZVOUS"]).parent
+    ready = folder / "zookeeper.address"
+    with (folder / "zookeeper.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ready.exists():
+            command = [sys.executable, __file__, str(folder), os.environ["HARROW_CONTROLLER"]]
+            detached(command, folder / "zookeeper.keeper.log")
+            until(ready.exists, "ZooKeeper has started")
+    return ready.read_text()
+
+
+def keep(folder: Path, run: int) -> None:
+    """Starts the server, writes its address to `zookeeper.address`, and kills it when process `run` ends."""
+    outlive_signals()
+    ended = os.pidfd_open(run)
+    with ZooKeeperServer(folder / "zookeeper") as server:
+        part = folder / "zookeeper.part"
+        part.write_text(server.connect)
+        part.rename(folder / "zookeeper.address")
+        await_end(ended)
 
 
 class ZooKeeperServer:
@@ -115,3 +132,7 @@ class ZooKeeperServer:
             connection.sendall(b"ruok")
             return connection.recv(4) == b"imok"
         return False
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), int(sys.argv[2]))

@@ -133,7 +133,7 @@ def heartbeat(
         draft.add(GroupEpochRecord(noted._replace(epoch=epoch)))
     delayed = moment.delays() if draft.state.epoch > draft.state.target_epoch else False
     waits_for = "initial rebalance delay" if delayed else ""
-    if not delayed and not update_target(draft, configured, rules, request.group_id):
+    if not delayed and not update_target(draft, now, rules, request.group_id):
         waits_for = "assignment interval"
     target, target_epoch = draft.state.target(member.member_id), draft.state.target_epoch
     if delayed:
@@ -172,10 +172,10 @@ def leave(draft: Draft, request: HeartbeatRequest) -> HeartbeatResult:
     return HeartbeatResult(member_id=member.member_id, epoch=request.epoch)
 
 
-def delayed_target(draft: Draft, configured: ConfiguredTopology | None, rules: StreamsRules, group_id: str) -> None:
+def delayed_target(draft: Draft, known: Volatile, rules: StreamsRules, group_id: str) -> None:
     """The delay of the first rebalance is over: compute the target of the members that there are."""
-    if draft.state.members and configured is not None:
-        update_target(draft, configured, rules, group_id)
+    if draft.state.members and known.configured is not None:
+        update_target(draft, known, rules, group_id)
 
 
 # ---- the topology --------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _note_offsets(now: Volatile, member_id: str, request: HeartbeatRequest, stat
 # ---- epochs and targets --------------------------------------------------------------------------
 
 
-def update_target(draft: Draft, configured: ConfiguredTopology, rules: StreamsRules, group_id: str) -> bool:
+def update_target(draft: Draft, known: Volatile, rules: StreamsRules, group_id: str) -> bool:
     """Compute the target of the group epoch, unless there is one; False where the last one is too young for that."""
     state = draft.state
     if state.epoch <= state.target_epoch:
@@ -258,9 +258,11 @@ def update_target(draft: Draft, configured: ConfiguredTopology, rules: StreamsRu
     if computed_ms is None:
         return False
     targets = dict.fromkeys(state.members, NOTHING)
-    if configured.is_ready:
+    configured = known.configured
+    if configured is not None and configured.is_ready:
         members = [
-            Assignee(row.member_id, row.process_id, state.target(row.member_id)) for row in state.members.values()
+            Assignee(name, row.process_id, state.target(name), known.offsets.get(name, NO_OFFSETS).current or ())
+            for name, row in state.members.items()
         ]
         groups = [
             TaskGroup(name, row.tasks, bool(row.changelogs)) for name, row in (configured.subtopologies or {}).items()

@@ -32,6 +32,7 @@ _BOUNDS: tuple[tuple[str, str | None, str], ...] = (
         "group.streams.max.assignment.interval.ms",
     ),
     ("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
+    ("group.streams.num.warmup.replicas", None, "group.streams.max.warmup.replicas"),
     ("group.streams.initial.rebalance.delay.ms", None, ""),
     ("group.streams.acceptable.recovery.lag", None, ""),
     ("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", ""),

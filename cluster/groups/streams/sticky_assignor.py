@@ -6,12 +6,17 @@ order of a table: members and processes are taken in the order of their ids.
 Active tasks, in turn:
 
 1. a task stays at the member that had it, while that member has fewer than its share;
-2. else it goes to a member that had it as standby, which has its state, under the same condition;
+2. else it goes to a member that has its state, under the same condition: one that had it as standby, or that reported
+   an offset of its changelog;
 3. else to the process with the least load, and there to the member with the fewest tasks.
 
-Then each task with state gets standbys: at the member that had it as active, at a member that had it as standby, else
-at the process with the least load; never at a process that has the task already. Where there are too few processes it
-gets fewer. There are no warm-up tasks, as in Kafka 4.2.
+Then each task with state gets standbys: at the member that had it as active, at a member that has its state, else at
+the process with the least load; never at a process that has the task already. Where there are too few processes it
+gets fewer.
+
+Of the members that have the state of a task, those that had it as standby come first, then those with the larger
+offset; a later one is taken only where both its process and itself have less load. There are no warm-up tasks, as in
+Kafka 4.4.
 
 Source: KIP-1071; Kafka's StickyTaskAssignor, ProcessState.
 """
@@ -31,6 +36,8 @@ class Assignee(NamedTuple):
     process_id: str
     before: TaskSets
     """Its target assignment before."""
+    offsets: tuple[tuple[str, int, int], ...] = ()
+    """What it reported of changelogs: subtopology, partition, offset."""
 
 
 class TaskGroup(NamedTuple):
@@ -104,9 +111,12 @@ class _Run:
         self.active: dict[str, set[TaskId]] = {}
         self.standby: dict[str, set[TaskId]] = {}
         self._had_active: dict[TaskId, str] = {}
-        self._had_standby: dict[TaskId, list[str]] = {}
+        self._with_state: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        """Task -> members that have its state: whether not as standby, offset below zero, member."""
         for member in members:
             self._add(member)
+        for rows in self._with_state.values():
+            rows.sort()
 
     def _add(self, member: Assignee) -> None:
         name = member.member_id
@@ -115,8 +125,10 @@ class _Run:
         self._process_of[name] = process
         self.active[name], self.standby[name] = set(), set()
         self._had_active.update(dict.fromkeys(sorted(member.before.active), name))
-        for task in sorted(member.before.standby):
-            self._had_standby.setdefault(task, []).append(name)
+        offsets = {TaskId(subtopology, partition): offset for subtopology, partition, offset in member.offsets}
+        for task in sorted(member.before.standby | offsets.keys()):
+            row = (task not in member.before.standby, -offsets.get(task, 0), name)
+            self._with_state.setdefault(task, []).append(row)
 
     # ---- active tasks ----------------------------------------------------------------------------
 
@@ -124,7 +136,7 @@ class _Run:
         """Give each task to one member."""
         by_partition = sorted(tasks, key=lambda task: (task.partition, task.subtopology))
         left = [task for task in by_partition if not self._stays(task, self._had_active.get(task))]
-        left = [task for task in left if not self._stays(task, self._least_loaded(self._had_standby.get(task, ())))]
+        left = [task for task in left if not self._stays(task, self._least_loaded(task))]
         for task in sorted(left):
             self._put(self._member_of(self._by_load()[0]), task, active=True)
 
@@ -157,7 +169,7 @@ class _Run:
         if before is not None and task not in self._process_of[before].tasks and self._has_room(before):
             self._put(before, task, active=False)
             return True
-        name = self._least_loaded(self._had_standby.get(task, ()), task)
+        name = self._least_loaded(task, again=True)
         if name is None or not self._has_room(name):
             return False
         self._put(name, task, active=False)
@@ -185,11 +197,16 @@ class _Run:
     def _member_of(process: _Process) -> str:
         return min(process.counts, key=lambda name: (process.counts[name], name))
 
-    def _least_loaded(self, names: Sequence[str], task: TaskId | None = None) -> str | None:
-        """The member with the least load, of those whose process does not have `task`."""
-        free = [name for name in names if task is None or task not in self._process_of[name].tasks]
-        return min(free, key=self._load_of, default=None)
+    def _least_loaded(self, task: TaskId, *, again: bool = False) -> str | None:
+        """The member that has the state of a task; `again`: of those whose process does not have the task now."""
+        found: str | None = None
+        for _, _, name in self._with_state.get(task, ()):
+            if again and task in self._process_of[name].tasks:
+                continue
+            if found is None or self._is_less_loaded(name, found):
+                found = name
+        return found
 
-    def _load_of(self, name: str) -> tuple[float, int]:
-        process = self._process_of[name]
-        return process.load, process.counts[name]
+    def _is_less_loaded(self, name: str, other: str) -> bool:
+        own, others = self._process_of[name], self._process_of[other]
+        return own.load < others.load and own.counts[name] < others.counts[other]

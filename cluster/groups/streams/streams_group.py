@@ -90,7 +90,7 @@ class StreamsGroup(SerialGroup[StreamsData, Draft, Deadline]):
         if THE_GROUP in expired:
             # the delay ends now, also where this write fails: the next heartbeat computes the target then
             self.clear_deadline(Deadline.INITIAL, THE_GROUP)
-            delayed_target(draft, self.known.configured, self.rules, self.group_id)
+            delayed_target(draft, self.known, self.rules, self.group_id)
 
     # ---- deadlines -------------------------------------------------------------------------------
 

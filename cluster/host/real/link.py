@@ -151,6 +151,10 @@ class RealLink:
         """None: the connection has no TLS."""
         return None
 
+    def when_established(self, call: Callable[[], object]) -> None:
+        """Run `call` at once: there is no handshake."""
+        call()
+
     @property
     def unsent_bytes(self) -> int:
         """Bytes sent (queued, or delayed on a slow link) and not yet taken by the kernel."""

@@ -19,6 +19,7 @@ import errno
 import os
 import socket
 import ssl
+from collections.abc import Callable
 
 from ..seam import Buffer, FrameHandler, Peer
 from .disk import RealRegion
@@ -80,7 +81,7 @@ class TlsSendQueue(SendQueue):
 class TlsLink(RealLink):
     """A connected socket with TLS."""
 
-    __slots__ = ("_deadline", "_opened", "_session")
+    __slots__ = ("_deadline", "_on_established", "_opened", "_session")
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class TlsLink(RealLink):
         self._queue = TlsSendQueue(sock, session)
         self._deadline = context.loop.call_later(HANDSHAKE_S, self._late)
         self._opened: asyncio.Future[None] | None = None if accepted else context.loop.create_future()
+        self._on_established: Callable[[], object] = _nothing
 
     def start(self, handler: FrameHandler) -> None:
         """Begin with the handshake, under the rules in force."""
@@ -124,6 +126,11 @@ class TlsLink(RealLink):
     def certificate(self) -> bytes | None:
         """The certificate of the peer, as DER, when it has shown one that is trusted."""
         return self._session.certificate
+
+    def when_established(self, call: Callable[[], object]) -> None:
+        """Run `call` after the handshake, before the first frame."""
+        assert not self._session.established, "a handler asks while its link is made"
+        self._on_established = call
 
     # --------------------------------------------------------------- reading
 
@@ -155,6 +162,7 @@ class TlsLink(RealLink):
                 self._context.on_handshake(False)
             if self._opened is not None and not self._opened.done():
                 self._opened.set_result(None)
+            self._on_established()
         self.flush()
         return done and not self._gates
 
@@ -185,3 +193,7 @@ class TlsLink(RealLink):
         if self._fd >= 0 and self._at_close == "drain":
             self._session.say_end()
         super()._finish()
+
+
+def _nothing() -> None:
+    """Nothing waits for the handshake."""

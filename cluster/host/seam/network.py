@@ -51,6 +51,10 @@ class Link(Protocol):
         """The certificate that the other side has shown and that is trusted, as DER; None without one."""
         ...
 
+    def when_established(self, call: Callable[[], object]) -> None:
+        """Run `call` once, before the first frame is delivered: after the handshake of TLS, without TLS at once."""
+        ...
+
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks.
 

@@ -76,6 +76,10 @@ class SimLink:
         """None: TLS is not simulated."""
         return None
 
+    def when_established(self, call: Callable[[], object]) -> None:
+        """Run `call` at once: there is no handshake."""
+        call()
+
     @property
     def unsent_bytes(self) -> int:
         """Bytes that a rule holds back here."""

@@ -99,6 +99,7 @@ class KafkaCluster(DescribedCluster):
             peer_links=links,
             own_upstreams={node: row.harrow for node, row in listeners.items() if row.harrow is not None},
             keystore=self._security.keystore,
+            truststore=self._security.truststore,
         )
         self._proxy.start()  # before the nodes, which reach each other through it
         for broker in self.brokers.values():

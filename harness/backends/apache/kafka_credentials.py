@@ -28,26 +28,15 @@ from harrow.faults.controls import (
     CredentialChange,
     PasswordChange,
 )
-from harrow.faults.rule_kinds import Rule, TokenRule
 
 from ...requests.credentials import login_of, refusal
 from ...requests.security_requests import alter_scram
 from ..credential_changes import CertificateChanged, RequestedChange, Site
-from ..credentials import SALT_BYTES, Credentials, access_arms, listeners_with
-from ..knobs import Arm, Call
+from ..credentials import SALT_BYTES, Credentials, listeners_with
 
 if TYPE_CHECKING:
-    from harrow.cluster.config import BrokerConfig
-
     from ...security.owner import SecurityOwner
     from .kafka_cluster import KafkaCluster
-
-
-def kafka_access_arms(call: Call, config: BrokerConfig) -> dict[type[Rule], Arm]:
-    """Return the rules of who gets in that the proxy before a node can arm: it does not know tokens of OAUTHBEARER."""
-    found = access_arms(call, config)
-    found.pop(TokenRule, None)
-    return found
 
 
 class KafkaCredentials(Credentials):

@@ -49,12 +49,13 @@ class KafkaSystem(ForeignSystem):
 
     def owned_by(self, owner: SecurityOwner) -> None:
         """Let faults change what `owner` made, and count who gets in."""
-        from .kafka_credentials import KafkaCredentials, kafka_access_arms
+        from ..credentials import access_arms
+        from .kafka_credentials import KafkaCredentials
 
         cluster = self._cluster
         self.credentials = KafkaCredentials(cluster, owner)
         for node in self._brokers:
-            self._brokers[node] = _broker(cluster, node, kafka_access_arms(_call(cluster, node), cluster.config))
+            self._brokers[node] = _broker(cluster, node, access_arms(_call(cluster, node), cluster.config))
 
 
 def _call(cluster: KafkaCluster, node: int) -> Call:

@@ -15,14 +15,14 @@ from harrow.cluster.foreign_process import ForeignProcess
 from harrow.cluster.listeners import Address
 from harrow.faults.controls import AclRevocation, CertificateChange, PasswordChange
 from harrow.faults.errors import CapabilityError
-from harrow.faults.rule_kinds import DenialRule, HandshakeRule, LoginRule
+from harrow.faults.rule_kinds import DenialRule, HandshakeRule, LoginRule, TokenRule
 from harrow.faults.system import CAPABILITIES
 from harrow.harness.backends.apache.installation import KafkaInstallation, find_kafka
 from harrow.harness.backends.apache.kafka_cluster import KafkaCluster
-from harrow.harness.backends.apache.kafka_credentials import kafka_access_arms
 from harrow.harness.backends.apache.kafka_listeners import NodeListeners, hosts_file, listener_settings, peer_links
 from harrow.harness.backends.apache.kafka_settings import node_settings, server_properties
 from harrow.harness.backends.apache.system import KafkaSystem
+from harrow.harness.backends.credentials import access_arms
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.commands.backends import command
 from harrow.harness.security.choice import Security
@@ -140,7 +140,9 @@ def secured_cluster(folder: Path, security: Security) -> KafkaCluster:
         (Security("sasl_ssl", acls=True), {PasswordChange, AclRevocation, CertificateChange}, {LoginRule, DenialRule}),
         (Security("sasl_plaintext:SCRAM-SHA-256"), {PasswordChange}, {LoginRule}),
         (Security("sasl_ssl:PLAIN"), {CertificateChange}, {LoginRule}),
+        (Security("sasl_ssl:OAUTHBEARER"), {CertificateChange}, {LoginRule, TokenRule}),
         (Security("ssl"), {CertificateChange}, set[type]()),
+        (Security("mtls", acls=True), {AclRevocation, CertificateChange}, {DenialRule}),
     ],
     ids=lambda value: str(value) if isinstance(value, Security) else "",
 )
@@ -156,7 +158,7 @@ def test_what_faults_of_credentials_can_change_follows_from_the_security(
     def call(op: str, **fields: object) -> dict[str, Any]:
         raise AssertionError((op, fields))
 
-    arms = kafka_access_arms(call, cluster.config)
+    arms = access_arms(call, cluster.config)
     assert set(arms) - {HandshakeRule} == rules
     assert (HandshakeRule in arms) == (CertificateChange in changes)
 

@@ -82,6 +82,29 @@ def test_a_task_goes_to_the_member_that_has_its_state_as_standby() -> None:
     assert moved, "a standby became active"
 
 
+def test_a_task_goes_to_the_member_that_reported_the_largest_offset_of_its_changelog() -> None:
+    """As in Kafka 4.4: members without standbys may have state on their disks."""
+    task, other = TaskId("1", 0), TaskId("1", 1)
+    groups = [TaskGroup("1", 2, True)]
+
+    def found(standbys: int = 0, **members: Assignee) -> dict[str, TaskSets]:
+        return assign(list(members.values()), groups, standbys)
+
+    a = Assignee("a", "p", TaskSets(), (("1", 0, 5), ("1", 7, 99)))
+    b = Assignee("b", "q", TaskSets(), (("1", 0, 9),))
+    assert {name: sets.active for name, sets in found(a=a, b=b).items()} == {"a": {other}, "b": {task}}
+    stood_by = a._replace(before=TaskSets(standby=frozenset({task})))
+    assert found(a=stood_by, b=b)["a"].active == {task}, "a standby before any offset"
+    single = [TaskGroup("1", 1, True)]
+    held = a._replace(before=TaskSets(active=frozenset({task})))
+    idle = Assignee("c", "r", TaskSets())
+    assert assign([held, b, idle], single, 1)["b"].standby == {task}
+    assert assign([held, idle, b._replace(offsets=())], single, 1)["b"].standby == {task}, "the first without load"
+    assert assign([held, idle._replace(offsets=(("1", 0, 1),)), b._replace(offsets=())], single, 1)["c"].standby == {
+        task
+    }
+
+
 def test_a_process_with_two_members_gets_two_thirds() -> None:
     found = assigned({"a": "p", "b": "p", "c": "q"}, [TaskGroup("0", 6, False)], 0)
     assert [len(found[name].active) for name in "abc"] == [2, 2, 2]

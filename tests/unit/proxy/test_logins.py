@@ -15,6 +15,8 @@ from harrow.cluster.proxy.tap import ProxyTap
 from harrow.cluster.proxy.tap_transactions import TransactionViews
 from harrow.cluster.proxy.topic_names import TopicNames
 from harrow.cluster.security.sasl.exchange import Login, SaslClient, SaslError, SaslServer
+from harrow.cluster.security.sasl.jwt import Claims, TokenError, unsecured_token
+from harrow.cluster.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
 from harrow.cluster.security.sasl.plain import PlainClient, PlainServer
 from harrow.cluster.security.sasl.scram import MECHANISMS, FoundCredential, ScramClient, ScramServer
 from harrow.cluster.wire import messages
@@ -23,7 +25,7 @@ from harrow.cluster.wire.headers import encode_request_header, encode_response_h
 from manual_host import ManualHost
 
 HANDSHAKE, AUTHENTICATE, METADATA = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.METADATA
-SCRAM = "SCRAM-SHA-256"
+SCRAM, BEARER = "SCRAM-SHA-256", "OAUTHBEARER"
 DENIED = int(ErrorCode.sasl_authentication_failed)
 
 
@@ -113,7 +115,12 @@ class Passing:
         listed = {"error_code": ErrorCode.none, "mechanisms": (mechanism,)}
         assert self.ask(HANDSHAKE, 1, {"mechanism": mechanism}, listed) is not None
         users = {"alice": "secret"}
-        self._server = PlainServer(users) if mechanism == "PLAIN" else ScramServer(MECHANISMS[SCRAM], found, "server")
+        servers: dict[str, Callable[[], SaslServer]] = {
+            "PLAIN": lambda: PlainServer(users),
+            SCRAM: lambda: ScramServer(MECHANISMS[SCRAM], found, "server"),
+            BEARER: lambda: OAuthBearerServer(login_by_token),
+        }
+        self._server = servers[mechanism]()
 
     def authenticate(self, token: bytes, version: int = 2) -> Any:
         assert self._server is not None
@@ -129,7 +136,7 @@ class Passing:
         self.handshake(mechanism)
         response = self.authenticate(client.evaluate(b""), version)
         while response is not None and not response.error_code and response.auth_bytes and not client.complete:
-            token = client.evaluate(response.auth_bytes)
+            token = b"\x01" if mechanism == BEARER else client.evaluate(response.auth_bytes)
             if not token:
                 break
             response = self.authenticate(token, version)
@@ -153,7 +160,16 @@ def found(name: str, by_token: bool) -> FoundCredential | None:
     return FoundCredential(MECHANISMS[SCRAM].credential_of("secret", b"salt", 4096), Login(user=name))
 
 
+def login_by_token(token: str) -> Login:
+    claims = Claims.parse(token)
+    if claims.text("secret") != "secret" or claims.text("sub") != "alice":
+        raise TokenError("not alice")
+    return Login(user="alice")
+
+
 def client_of(mechanism: str, password: str, user: str = "alice") -> SaslClient:
+    if mechanism == BEARER:
+        return OAuthBearerClient(unsecured_token({"sub": user, "secret": password}))
     if mechanism == "PLAIN":
         return PlainClient(user, password)
     return ScramClient(MECHANISMS[SCRAM], user, password, "client")
@@ -173,6 +189,10 @@ def client_of(mechanism: str, password: str, user: str = "alice") -> SaslClient:
         (SCRAM, b"n,,n=token-7,r=abc,tokenauth=true", ""),
         (SCRAM, b"n,,n=\xff,r=abc", ""),
         (SCRAM, b"c=biws,r=abc,p=AAAA", ""),
+        (BEARER, OAuthBearerClient(unsecured_token({"sub": "alice"})).evaluate(b""), "alice"),
+        (BEARER, OAuthBearerClient(unsecured_token({"sub": 7})).evaluate(b""), ""),
+        (BEARER, b"n,,\x01auth=Bearer a.b.c\x01\x01", ""),
+        (BEARER, b"\x01", ""),
     ],
 )
 def test_the_first_token_names_the_user(mechanism: str, token: bytes, user: str) -> None:
@@ -180,7 +200,7 @@ def test_the_first_token_names_the_user(mechanism: str, token: bytes, user: str)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM])
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM, BEARER])
 def test_logins_are_counted_when_they_end(mechanism: str, version: int) -> None:
     passing = Passing()
     seen = passing.count()
@@ -199,7 +219,7 @@ def test_logins_are_counted_when_they_end(mechanism: str, version: int) -> None:
     assert seen() == (0, 0)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM])
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM, BEARER])
 def test_a_rule_refuses_re_authentications_with_the_error_of_a_wrong_password(mechanism: str) -> None:
     passing = Passing()
     seen = passing.count(refuse="again")
@@ -217,6 +237,18 @@ def test_a_rule_refuses_re_authentications_with_the_error_of_a_wrong_password(me
     )
     assert passing.client.closed
     assert passing.broker.closed
+
+
+def test_a_token_that_a_rule_lets_be_expired_is_refused_after_the_broker_took_it() -> None:
+    passing = Passing()
+    assert passing.log_in(BEARER, client_of(BEARER, "secret")).error_code == ErrorCode.none
+    counted, expired = passing.count(), passing.count(refuse="token")
+    assert passing.log_in(BEARER, client_of(BEARER, "wrong")).error_code == DENIED
+    assert (counted(), expired()) == ((1, 1), (0, 0)), "the broker itself refused it"
+    assert passing.log_in(BEARER, client_of(BEARER, "secret")) is None
+    assert (counted(), expired()) == ((2, 2), (1, 1))
+    passing.host.advance(FAILURE_DELAY_MS)
+    assert passing.received(AUTHENTICATE, 2).error_code == DENIED
 
 
 def test_a_rule_refuses_first_logins_and_a_client_that_has_gone_gets_no_response() -> None:
