@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.cluster.host.programs import ProgramLoop
 from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
-from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
+from harrow.faults.controls import DEAD, PAUSED, RUNNING, PeerKind, ProcessStatus
 
 from ..backends.simulated.waiting import holds_within
 from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
@@ -257,6 +257,24 @@ class Service:
     def resume(self) -> None:
         """SIGCONT."""
         self._machine.resume()
+
+    def link_operation(self, op: str, **fields: object) -> dict[str, Any]:
+        """One control operation of its machine's links: faults of a dependency act on what this service serves."""
+        host = self._machine.host
+        assert host is not None, "a service has been started before faults can name it"
+        found = host.control.call(op, **fields)
+        if op == "links":
+            rows = [
+                {
+                    "peer": str(link.peer),
+                    "held_in_bytes": link.inward.held_bytes,
+                    "held_out_bytes": link.outward.held_bytes,
+                }
+                for link in host.knobs.links
+                if link.peer.kind == PeerKind.CLIENT
+            ]
+            found = {**found, "links": rows}
+        return found
 
     def last_words(self) -> str:
         """Return its exit code, and the end of its traceback."""

@@ -9,7 +9,7 @@ A program that blocks its loop (`time.sleep`, a call that waits) blocks this loo
 (`block`), and what is due runs afterwards.
 
 What may fail: FenceError for what no simulated loop has (TLS, sub-processes, readers of file descriptors, …); the
-errors of sockets for connections.
+errors of sockets for connections (`connections.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-import socket
 import sys
 import weakref
 from asyncio import events
@@ -26,28 +25,25 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from ..seam import Link, Peer
+from .connections import Connections
 from .fence import FENCE, FenceError
 from .ordered import OrderedFuture, OrderedTask
 from .refused_calls import RefusedCalls
-from .transports import LinkTransport
 
 if TYPE_CHECKING:
     from ..simulated import SimHost
     from ..simulated.loop import SimTimer
+    from .connections import ServerSocket
+    from .stream_transport import StreamTransport
+    from .transports import LinkTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-LOOPBACK = "127.0.0.1"
-LOCAL_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
-CONNECT_TIMEOUT_MS = 130_000
-"""How long the kernel waits for a connection."""
 TURN_NS = (5_000, 120_000)
 """The shortest and the longest time that one turn of a program's loop takes."""
 THREAD_MS = (0.05, 3.0)
 """The shortest and the longest time of a function in an executor."""
-CLIENT_PORTS = 40_000
 ROUNDING_S = 1e-6
 Context = contextvars.Context | None
 
@@ -88,7 +84,7 @@ class ProgramLoop(RefusedCalls):
         self._blocked = False
         """Whether the program blocks its loop."""
         self._made = 0
-        self._ports = CLIENT_PORTS
+        self._connections = Connections(self, host)
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._task_factory: Any = None
         self._closed = False
@@ -283,15 +279,9 @@ class ProgramLoop(RefusedCalls):
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """Resolve a name of this machine."""
+        """Resolve the name of this machine, or of another program's."""
         del family, type, proto, flags
-        self._check_name(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (LOOPBACK, int(port)))]
-
-    def _check_name(self, host: object) -> None:
-        name = host.decode() if isinstance(host, bytes) else host
-        if name is not None and name not in LOCAL_NAMES:
-            raise FENCE.refuse(f"getaddrinfo({name!r}): this name is no machine of the simulation")
+        return self._connections.resolve(host, port)
 
     async def create_connection(  # type: ignore[override]
         self,
@@ -302,54 +292,46 @@ class ProgramLoop(RefusedCalls):
         ssl: object = None,
         sock: object = None,
         **options: Any,
-    ) -> tuple[LinkTransport, asyncio.BaseProtocol]:
-        """Connect to a broker of the simulated cluster."""
+    ) -> tuple[LinkTransport | StreamTransport, asyncio.BaseProtocol]:
+        """Connect to a broker of the simulated cluster, or to a server of a program."""
         del options
-        if ssl:
-            raise FENCE.refuse("create_connection(ssl=…): TLS is not simulated")
-        if sock is not None:
-            raise FENCE.refuse("create_connection(sock=…): a socket is not simulated")
-        self._check_name(host)
-        number = int(port)
-        if number not in self.host.machine.world.fabric.owners:
-            raise FENCE.refuse(
-                f"create_connection({host!r}, {number}): no machine of the simulation has this port; brokers have"
-                f" {sorted(self.host.machine.world.fabric.owners)}"
-            )
-        self._ports += 1
-        own = (LOOPBACK, self._ports)
-        transport = await self._connected(number, own)
-        protocol = protocol_factory()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        return transport, protocol
+        return await self._connections.create_connection(protocol_factory, host, port, ssl=ssl, sock=sock)
 
-    async def _connected(self, port: int, own: tuple[str, int]) -> LinkTransport:
-        waiting: asyncio.Future[LinkTransport] = self.create_future()
-        made: list[LinkTransport] = []
+    async def create_server(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        backlog: int = 100,
+        start_serving: bool = True,
+        **options: Any,
+    ) -> asyncio.Server:
+        """Serve on a port of this machine: other programs connect to its name."""
+        del options
+        server = self._connections.new_server(protocol_factory, host, port, ssl=ssl, sock=sock, backlog=backlog)
+        if start_serving:
+            await server.start_serving()
+        return server
 
-        def handler(link: Link) -> LinkTransport:
-            made.append(LinkTransport(self, link, (LOOPBACK, port), own))
-            return made[0]
+    def _start_serving(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        sock: ServerSocket,
+        sslcontext: object,
+        server: asyncio.Server,
+        backlog: int,
+        *timeouts: object,
+    ) -> None:
+        """Accept connections; `asyncio.Server` calls it."""
+        del sslcontext, timeouts
+        self._connections.start_serving(protocol_factory, sock, server, backlog)
 
-        async def connect() -> None:
-            try:
-                await self.host.network.connect(
-                    Peer("broker", str(port)), LOOPBACK, port, handler, timeout_ms=CONNECT_TIMEOUT_MS
-                )
-            except OSError as error:
-                self.call_soon(_fail, waiting, error)
-            else:
-                self.call_soon(_succeed, waiting, made[0])
-
-        task = self.host.tasks.spawn(connect(), name="connect")
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            task.cancel()
-            if made:
-                made[0].abort()
-            raise
+    def _stop_serving(self, sock: ServerSocket) -> None:
+        """Accept no more connections; `asyncio.Server` calls it."""
+        sock.close()
 
     # ------------------------------------------------------------------------ signals, exceptions
 
@@ -431,18 +413,6 @@ class ProgramLoop(RefusedCalls):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no thread."""
         del timeout
-
-
-def _fail(waiting: asyncio.Future[Any], error: BaseException) -> None:
-    if not waiting.done():
-        waiting.set_exception(error)
-
-
-def _succeed(waiting: asyncio.Future[LinkTransport], transport: LinkTransport) -> None:
-    if not waiting.done():
-        waiting.set_result(transport)
-    else:
-        transport.abort()
 
 
 def _swapped_task(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:

@@ -23,7 +23,6 @@ class RefusedCalls(asyncio.AbstractEventLoop):
     run_until_complete = _refused("run_until_complete")
     stop = _refused("stop")
     getnameinfo = _refused("getnameinfo")
-    create_server = _refused("create_server")
     sendfile = _refused("sendfile")
     start_tls = _refused("start_tls")
     create_unix_connection = _refused("create_unix_connection")
