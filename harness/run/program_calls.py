@@ -84,8 +84,8 @@ class ProgramCalls:
         """
         if self._run.backend == SIMULATED:
             raise CapabilityError(
-                f"harrow.dependency({name!r}, …) puts a process in front of a real service, and this test is simulated: "
-                "start the service with harrow.start(…, name=…); its host name is that name, and faults of a dependency "
-                "take it"
+                f"harrow.dependency({name!r}, …) puts a process in front of a real service, and this test is "
+                "simulated: start the service with harrow.start(…, name=…); its host name is that name, and faults of "
+                "a dependency take it"
             )
         return self._run.dependencies.dependency(name, address)
