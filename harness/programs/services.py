@@ -20,7 +20,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.cluster.host.programs import ProgramLoop
+from harrow.cluster.host.programs import ProgramLoop, process_view
 from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
 from harrow.faults.controls import DEAD, PAUSED, RUNNING, PeerKind, ProcessStatus
 
@@ -39,6 +39,7 @@ RESTART_MS = 1_000
 """How long a supervisor waits before it starts a service again."""
 GRACE_S = 15.0
 WORDS_MOST = 12
+CALLERS_MOST = 3
 KILLED_BY_INTERRUPT = 130
 KILLED, TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
 
@@ -49,6 +50,19 @@ def name_of(main: Main | Coroutine[Any, Any, object]) -> str:
     last = called.rpartition(".")[2].strip("<>")
     code = getattr(main, "cr_code", None) or getattr(main, "__code__", None)
     return PurePath(code.co_filename).stem if last in ("main", "run", "lambda") and code is not None else last
+
+
+def _callers() -> list[traceback.FrameSummary]:
+    """Return the innermost calls of the service's code: what its loop called, up to the call that ends it."""
+    found: list[traceback.FrameSummary] = []
+    for call in traceback.extract_stack():
+        if call.filename == asyncio.events.__file__:
+            found.clear()
+        elif call.filename == process_view.__file__:
+            break
+        else:
+            found.append(call)
+    return found[-CALLERS_MOST:]
 
 
 class Service:
@@ -151,7 +165,7 @@ class Service:
         self._by = ITSELF
         host = self._machine.boot()
         self._loop = loop = ProgramLoop(host, enter=self._enter)
-        loop.on_exit = self._exited
+        loop.on_exit, loop.on_end = self._exited, self._ended_at_once
         with loop.running():
             self._task = task = loop.create_task(coroutine, name=self.name)
             task.add_done_callback(self._main_ended)
@@ -170,10 +184,16 @@ class Service:
     def _exited(self, error: BaseException) -> None:
         """`sys.exit()` somewhere in the service."""
         code = getattr(error, "code", KILLED_BY_INTERRUPT)
-        number = code if isinstance(code, int) else 0 if code is None else 1
+        number = code & 0xFF if isinstance(code, int) else 0 if code is None else 1
         if number:
             self._note_failure(f"{type(error).__name__}: {error}")
         self._close_down(number)
+
+    def _ended_at_once(self, code: int, why: str) -> None:
+        """`os._exit()`, or a signal to itself: nothing more of it runs."""
+        if code and self._by == ITSELF:
+            self._note_failure(f"{''.join(traceback.format_list(_callers()))}{why}")
+        self._ended(code)
 
     def _note_failure(self, text: str) -> None:
         self._tracebacks.append(f"at {self._world.loop.elapsed_ns / 1e9:.3f} s of virtual time:\n{text}")

@@ -60,6 +60,8 @@ class Connections:
         self._host = host
         self._ports = CLIENT_PORTS
         self._made = itertools.count()
+        self._of_sockets: dict[socket.socket, tuple[SimStream, Address]] = {}
+        """What `connect_socket` has connected, and where to."""
 
     def resolve(self, host: Any, port: Any) -> list[Any]:
         """Return what getaddrinfo does for a name."""
@@ -77,15 +79,16 @@ class Connections:
         """Connect to a broker, or to a program."""
         if ssl:
             raise FENCE.refuse("create_connection(ssl=…): TLS is not simulated")
+        if isinstance(sock, socket.socket) and (pair := self._of_sockets.pop(sock, None)) is not None:
+            sock.close()
+            return self._started(*pair, protocol_factory)
         if sock is not None:
-            raise FENCE.refuse("create_connection(sock=…): a socket is not simulated")
+            raise FENCE.refuse("create_connection(sock=…): this socket is not simulated")
         number = int(port)
-        try:
-            target = target_of(self._host.machine, host, number)
-        except LookupError as error:
-            raise FENCE.refuse(f"create_connection({host!r}, {number}): {error.args[0]}") from None
+        target = self._target("create_connection", host, number)
         if target.node is not None:
-            return await self._connected_stream(target.node, target, number, protocol_factory)
+            stream = await self._connected_stream(target.node, number)
+            return self._started(stream, (target.address, number), protocol_factory)
         self._ports += 1
         transport = await self._connected(number, (LOOPBACK, self._ports))
         protocol = protocol_factory()
@@ -108,17 +111,33 @@ class Connections:
 
         return await self._awaited(connect(), LinkTransport.abort, made)
 
-    async def _connected_stream(
-        self, node: NetworkNode, target: Target, port: int, protocol_factory: Protocols
-    ) -> tuple[StreamTransport, asyncio.BaseProtocol]:
-        machine = self._host.machine
-        own = LOOPBACK if target.address == LOOPBACK else machine.network_node.address
+    async def connect_socket(self, sock: socket.socket, address: Address) -> None:
+        """Connect to a program for a socket that `create_connection(sock=…)` gets next; the socket itself stays unused.
+
+        This is how aiohttp's client connects.
+        """
+        host, number = address[:2]
+        target = self._target("sock_connect", host, number)
+        if target.node is None:
+            raise FENCE.refuse(f"sock_connect(…, {address!r}): a broker's connection has no socket")
+        self._of_sockets[sock] = await self._connected_stream(target.node, number), (target.address, number)
+
+    def _target(self, call: str, host: Any, port: int) -> Target:
+        try:
+            return target_of(self._host.machine, host, port)
+        except LookupError as error:
+            raise FENCE.refuse(f"{call}({host!r}, {port}): {error.args[0]}") from None
+
+    async def _connected_stream(self, node: NetworkNode, port: int) -> SimStream:
         connect = self._host.tasks.wait(connect_stream(self._host.knobs, node, port), CONNECT_TIMEOUT_MS)
-        stream = await self._awaited(connect, SimStream.close, [])
+        return await self._awaited(connect, SimStream.close, [])
+
+    def _started(
+        self, stream: SimStream, peer: Address, protocol_factory: Protocols
+    ) -> tuple[StreamTransport, asyncio.BaseProtocol]:
+        own = LOOPBACK if peer[0] == LOOPBACK else self._host.machine.network_node.address
         protocol = protocol_factory()
-        transport = StreamTransport(
-            self._loop, stream, next(self._made), own=(own, self._free_port()), peer=(target.address, port)
-        )
+        transport = StreamTransport(self._loop, stream, next(self._made), own=(own, self._free_port()), peer=peer)
         transport.start(protocol)
         return transport, protocol
 

@@ -31,6 +31,8 @@ from .ordered import OrderedFuture, OrderedTask
 from .refused_calls import RefusedCalls
 
 if TYPE_CHECKING:
+    import socket
+
     from ..simulated import SimHost
     from ..simulated.loop import SimTimer
     from .connections import ServerSocket
@@ -95,6 +97,8 @@ class ProgramLoop(RefusedCalls):
         """The contexts of exceptions that nothing received, such as those of tasks that nothing awaits."""
         self.on_exit: Callable[[BaseException], None] | None = None
         """Called with SystemExit or KeyboardInterrupt that a callback raised: the program ends."""
+        self.on_end: Callable[[int, str], None] | None = None
+        """Called with an exit code and why, where the program ends at once: `os._exit`, or a signal to itself."""
         self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
         """The asynchronous generators that were begun, by their number."""
 
@@ -296,6 +300,10 @@ class ProgramLoop(RefusedCalls):
         """Connect to a broker of the simulated cluster, or to a server of a program."""
         del options
         return await self._connections.create_connection(protocol_factory, host, port, ssl=ssl, sock=sock)
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Connect to a program for a socket that `create_connection(sock=…)` gets next."""
+        await self._connections.connect_socket(sock, address)
 
     async def create_server(
         self,

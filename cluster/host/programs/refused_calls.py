@@ -43,6 +43,5 @@ class RefusedCalls(asyncio.AbstractEventLoop):
     sock_recvfrom_into = _refused("sock_recvfrom_into")
     sock_sendall = _refused("sock_sendall")
     sock_sendto = _refused("sock_sendto")
-    sock_connect = _refused("sock_connect")
     sock_accept = _refused("sock_accept")
     sock_sendfile = _refused("sock_sendfile")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -398,6 +399,27 @@ def test_an_exception_in_a_protocol_ends_its_connection_alone() -> None:
         assert result_of(running, client) == b""
         assert running.world.loop.run_until(task.done, 5_000)
         assert task.result() == ["no such order"]
+
+
+def test_a_connection_is_made_through_a_socket_as_aiohttp_does() -> None:
+    async def client() -> bytes:
+        loop: Any = asyncio.get_running_loop()
+        _, writer = await connected()
+        await closed(writer)
+        with socket.socket() as sock, pytest.raises(FenceError, match="this socket is not simulated"):
+            await loop.create_connection(asyncio.Protocol, sock=sock)
+        ((*_, address),) = await loop.getaddrinfo("server", PORT)
+        sock = socket.socket()
+        await loop.sock_connect(sock, address)
+        reader, writer = await asyncio.open_connection(sock=sock)
+        writer.write(b"hello")
+        found = await reader.readexactly(5)
+        await closed(writer)
+        return found
+
+    with programs() as running:
+        running.start("server", serving(echo))
+        assert result_of(running, client) == b"hello"
 
 
 def conversation(seed: int) -> str:
