@@ -29,6 +29,7 @@ from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
 
 if TYPE_CHECKING:
     from harrow.cluster.host.programs.event_loop import EnterProgram
+    from harrow.cluster.host.programs.output import ProgramOutput
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster
 
@@ -77,6 +78,7 @@ class Service:
         *,
         enter: EnterProgram,
         restart: Restart,
+        output: ProgramOutput | None = None,
     ) -> None:
         if restart not in RESTARTS:
             raise ConfigError(f"harrow.start({name!r}, restart={restart!r}): expected one of {', '.join(RESTARTS)}")
@@ -85,11 +87,13 @@ class Service:
         self._args = args
         self._enter = enter
         self._restart = restart
+        self._output = output
         self._machine: Machine = cluster.client_machine(name)
         self._world = cluster.world
         self._loop: ProgramLoop | None = None
         self._task: asyncio.Task[object] | None = None
-        self._killed_tasks: list[asyncio.Task[Any]] = []
+        self._killed: list[object] = []
+        """The loops and tasks of earlier starts, which would clean up when Python forgets them."""
         self._by: By = ITSELF
         self._ends: list[ProgramEnd] = []
         self._tracebacks: list[str] = []
@@ -165,7 +169,7 @@ class Service:
         self._by = ITSELF
         host = self._machine.boot()
         self._loop = loop = ProgramLoop(host, enter=self._enter)
-        loop.on_exit, loop.on_end = self._exited, self._ended_at_once
+        loop.on_exit, loop.on_end, loop.prints_as = self._exited, self._ended_at_once, self.name
         with loop.running():
             self._task = task = loop.create_task(coroutine, name=self.name)
             task.add_done_callback(self._main_ended)
@@ -231,7 +235,8 @@ class Service:
 
     def _died(self) -> None:
         if self._loop is not None:  # what was killed runs no `finally`: its coroutines are kept as they are
-            self._killed_tasks += asyncio.all_tasks(self._loop)
+            self._killed += [self._loop, *asyncio.all_tasks(self._loop)]
+            self._loop.release_databases()
         if len(self._ends) < self.starts:
             self._note_end(KILLED)
 
@@ -243,7 +248,7 @@ class Service:
                 ended_ns=self._world.loop.now_ns,
                 by=self._by,
                 started_again=False,
-                last_words=self._last_words[-3:],
+                last_words=self._said()[-3:],
             )
         )
 
@@ -296,10 +301,18 @@ class Service:
             found = {**found, "links": rows}
         return found
 
+    @property
+    def output(self) -> str:
+        """The last lines that it printed and logged, of all its starts."""
+        return "" if self._output is None else "\n".join(self._output.lines_of(self.name))
+
+    def _said(self) -> tuple[str, ...]:
+        return (*self.output.splitlines(), *self._last_words)[-WORDS_MOST:]
+
     def last_words(self) -> str:
-        """Return its exit code, and the end of its traceback."""
-        code = self.exit_code
-        said = "; its last lines:" + "".join(f"\n  {line}" for line in self._last_words) if self._last_words else ""
+        """Return its exit code, the end of what it printed, and of its traceback."""
+        code, lines = self.exit_code, self._said()
+        said = "; its last lines:" + "".join(f"\n  {line}" for line in lines) if lines else ""
         return f"{'it runs' if code is None else f'exit code {code}'}{said}"
 
     # ------------------------------------------------------------------------------------ the test

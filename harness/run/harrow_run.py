@@ -349,8 +349,9 @@ class HarrowRun:
                 f"harrow.start() runs asyncio services in a simulation, and the backend is {self.backend}: choose "
                 'backend="simulated", or start a program: harrow.program("billing", [sys.executable, "billing.py"])'
             )
+        view = current().view
         service = Service(
-            name or name_of(main), cluster.simulated, main, args, enter=current().view.enter, restart=restart
+            name or name_of(main), cluster.simulated, main, args, enter=view.enter, restart=restart, output=view.output
         )
         self.programs.add_service(service)
         self.dependencies.controls[service.name] = HostLinks(service.link_operation, frozenset({PeerKind.CLIENT}))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 ALONE = ("-rs", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--harrow-jobs=1", "--harrow-seed=1")
+KEPT_LINE = re.compile(r"^ *(\d+\.\d{3}) s  (\w+): (.*)$", re.MULTILINE)
 HEALTH = """
     import asyncio
     import json
@@ -90,3 +92,147 @@ def test_a_service_with_a_health_port_is_asked_while_it_is_killed_and_cut_off(py
     result.assert_outcomes(passed=1, skipped=1)
     assert re.search(r"test_health: 2 runs, 0 failed, 4 faults", text), text
     assert "this test is simulated: start the service with harrow.start" in text
+
+
+STATE = """
+    import asyncio
+    import sqlite3
+
+    import pytest
+    from harrow import Harrow, sometimes
+
+    async def count(folder, seen, inserted):
+        sqlite3.connect(folder / "state.db").execute("create table if not exists t (n)")  # which nobody closes
+        database, journal = sqlite3.connect(folder / "state.db", timeout=0), open(folder / "journal", "a")
+        seen.append(database.execute("select count(*) from t").fetchone()[0])
+        while True:
+            reading = database.execute("select n from t")
+            reading.fetchone()
+            database.execute("insert into t values (1)")
+            inserted.append(1)
+            journal.write("committed\\n")
+            await asyncio.sleep(0.01)
+            database.commit()
+            journal.flush()
+            await asyncio.sleep(0.01)
+
+    @pytest.mark.harrow(backend="simulated", seeds=3, brokers=1, reaches="killed before the commit")
+    async def test_state(harrow: Harrow):
+        harrow.topic("orders")
+        assert not list(harrow.folder.glob("state.db"))
+        seen, inserted = [], []
+        service = harrow.start(count, harrow.folder, seen, inserted, name="count")
+        for number in range(5):
+            await asyncio.sleep(0.05 + harrow.random.random() / 50)
+            service.kill()
+            left = sqlite3.connect(harrow.folder / "state.db", timeout=0)
+            rows = left.execute("select count(*) from t").fetchone()[0]
+            left.close()
+            sometimes("killed before the commit", len(inserted) > rows)
+            del inserted[rows:]
+            assert (harrow.folder / "journal").read_text() == "committed\\n" * rows
+            service.start()
+            await asyncio.sleep(0.005)
+            assert seen[-1] == rows
+        assert seen == sorted(seen) and seen[0] == 0 < seen[-1] and len(seen) == 6
+"""
+
+
+OUTPUT = """
+    import asyncio
+    import logging
+    import os
+    import sqlite3
+    import sys
+
+    import pytest
+    from harrow import Harrow
+
+    LOGGER = logging.getLogger("billing")
+
+    async def price(reader, writer):
+        writer.write((await reader.read(10))[::-1] * 10_000)
+        writer.close()
+
+    async def prices():
+        print("prices start", end="")
+        print("", os.getpid())
+        asyncio.create_task(lost())
+        async with await asyncio.start_server(price, None, 8080):
+            await asyncio.sleep(3)
+            os._exit(3)
+
+    async def lost():
+        raise LookupError("a task that nobody awaits")
+
+    async def billing(folder):
+        database = sqlite3.connect(folder / "bills.db")
+        database.execute("create table if not exists bills (n)")
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("prices", 8080)
+                writer.write(b"abc")
+                sizes = [len(await reader.read(5_000)) for _ in range(4)]
+                writer.close()
+                await writer.wait_closed()
+            except OSError as error:
+                LOGGER.warning("no price: %s", error)
+            else:
+                print("sizes", sizes, file=sys.stderr)
+            database.execute("insert into bills values (1)")
+            database.commit()
+            print("x" * 600)
+            await asyncio.sleep(0.2)
+
+    @pytest.mark.harrow(backend="simulated", seeds=1, brokers=1)
+    async def test_output(harrow: Harrow, capsys):
+        harrow.topic("orders")
+        harrow.start(prices, restart="on-failure")
+        service = harrow.start(billing, harrow.folder)
+        print("the test's own")
+        LOGGER.error("the test's own log")
+        assert capsys.readouterr().out == "the test's own\\n"
+        await asyncio.sleep(10)
+        assert "sizes [" in service.output
+        raise AssertionError(f"{service.output.count(chr(10))} lines")
+"""
+
+
+def test_a_service_s_files_are_those_that_a_killed_process_leaves(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(STATE)
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_state: 3 runs, 0 failed*"])
+
+
+def test_what_services_print_is_in_the_report_and_the_same_in_another_environment(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = pytester.makepyfile(OUTPUT)
+    found = list[list[tuple[str, str, str]]]()
+    for folder, variables in (
+        (pytester.path, {"TZ": "UTC", "PYTHONHASHSEED": "1"}),
+        (tmp_path, {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "2", "LONG": "x" * 9_000, "HOME": str(tmp_path)}),
+    ):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(folder)
+        result = pytester.runpytest_subprocess(*ALONE, str(path))
+        result.assert_outcomes(failed=1)
+        text = result.stdout.str()
+        assert "what services printed, and what was logged, by virtual time:" in text
+        assert "Captured log" not in text
+        assert "earlier lines of billing are left out" in text
+        found.append(KEPT_LINE.findall(text))
+    first, second = found
+    assert first == second
+    assert {(program, line.partition(" [")[0]) for _, program, line in first} >= {
+        ("prices", "prices start 4242"),
+        ("prices", "LookupError: a task that nobody awaits"),
+        ("billing", "sizes"),
+        ("billing", "WARNING billing: no price:"),
+        ("test", "ERROR billing: the test's own log"),
+    }
+    times = [float(at) for at, _, _ in first]
+    assert times == sorted(times)
+    assert max(len(line) for _, _, line in first) < 500

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
+import logging
 import random
 import sys
 import weakref
@@ -48,6 +50,8 @@ THREAD_MS = (0.05, 3.0)
 """The shortest and the longest time of a function in an executor."""
 ROUNDING_S = 1e-6
 Context = contextvars.Context | None
+LOGGER = logging.getLogger("asyncio")
+"""asyncio's own, to which its loops write, too."""
 
 EnterProgram = Callable[["ProgramLoop"], Callable[[], None]]
 """Called before a program's code runs; returns what is called when it has run."""
@@ -99,6 +103,10 @@ class ProgramLoop(RefusedCalls):
         """Called with SystemExit or KeyboardInterrupt that a callback raised: the program ends."""
         self.on_end: Callable[[int, str], None] | None = None
         """Called with an exit code and why, where the program ends at once: `os._exit`, or a signal to itself."""
+        self.prints_as = ""
+        """The name under which `ProgramOutput` keeps what it prints; empty: it prints where the process does."""
+        self.databases: list[Any] = []
+        """The connections to SQLite that it opened: the kernel would end them with its process."""
         self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
         """The asynchronous generators that were begun, by their number."""
 
@@ -130,6 +138,8 @@ class ProgramLoop(RefusedCalls):
                         raise
                     self.on_exit(error)
                     break
+                finally:
+                    del handle  # what it held ends within the program
         finally:
             leave()
         if ready:
@@ -365,6 +375,8 @@ class ProgramLoop(RefusedCalls):
         """Keep the context, and write it to the program's log."""
         self.unhandled.append(context)
         error = context.get("exception")
+        if self.prints_as and events._get_running_loop() is self:  # noqa: SLF001 - as asyncio's own loops
+            LOGGER.error("%s", context.get("message") or "Unhandled exception in event loop", exc_info=error)
         said = f"{context.get('message', '')}" + (f": {type(error).__name__}: {error}" if error is not None else "")
         self.host.trace.log("error", said)
 
@@ -412,6 +424,15 @@ class ProgramLoop(RefusedCalls):
         left = [generator for ref in self._generators.values() if (generator := ref()) is not None]
         self._generators.clear()
         await asyncio.gather(*(generator.aclose() for generator in left), return_exceptions=True)
+
+    def release_databases(self) -> None:
+        """Undo what the program has not committed, and free its locks: what the end of its process does."""
+        databases, self.databases = self.databases, []
+        for database in databases:
+            for cursor in gc.get_referrers(database):
+                if hasattr(cursor, "fetchone") and hasattr(cursor, "close"):
+                    cursor.close()
+            database.close()
 
     @property
     def has_open_generators(self) -> bool:

@@ -30,6 +30,8 @@ from ...errors import ConfigError
 from ..simulated.host import EPOCH_MS
 from ..simulated.loop import NS_PER_MS, ProcessKilled
 from .collected import CollectedNumbers
+from .fence import FENCE
+from .output import ProgramOutput
 
 if TYPE_CHECKING:
     from ..simulated import World
@@ -43,6 +45,8 @@ SIGNALLED = 128
 """Exit codes above it are those of signals."""
 IGNORED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
 """What a process without a handler does not notice."""
+OWN_REFERENCES = 2
+"""References to a database that its program has dropped: the list of them, and the call that counts."""
 STUCK_MS = 24 * 3_600_000
 """How long a program that was paused while it slept may stay paused."""
 
@@ -64,6 +68,10 @@ class ProcessView:
         self._current: ProgramLoop | None = None
         self._shown_ns = -1
         self._traveller: MovableTime | None = None
+        self.output = ProgramOutput(
+            lambda: world.loop.elapsed_ns, lambda: "" if self._current is None else self._current.prints_as
+        )
+        """What the programs print and log, within `ProgramOutput.shown`."""
 
     def enter(self, loop: ProgramLoop) -> Callable[[], None]:
         """Show the clocks of a program's machine; the result shows again what was shown before."""
@@ -136,6 +144,16 @@ class ProcessView:
             loop.add_signal_handler(number, handler, number, None)
         return signal.SIG_DFL if before is None else signal.SIG_IGN if before[0] is _ignore else before[0]
 
+    def _forget_databases(self, *_: object) -> None:
+        """A program opens a database: forget those that it has dropped, so that Python closes them."""
+        if self._current is not None:
+            held = self._current.databases
+            held[:] = [held[at] for at in range(len(held)) if sys.getrefcount(held[at]) > OWN_REFERENCES]
+
+    def _database_opened(self, database: object) -> None:
+        if self._current is not None and self._current.on_end is not None:
+            self._current.databases.append(database)
+
     def _end_now(self, code: int) -> None:
         """`os._exit`: the program that calls it ends at once; what the call interrupts is unwound."""
         loop = self._current
@@ -203,6 +221,11 @@ class ProcessView:
             ):
                 undo.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, value)
+            FENCE.watched = {
+                "sqlite3.connect": self._forget_databases,
+                "sqlite3.connect/handle": self._database_opened,
+            }
+            undo.callback(FENCE.watched.clear)
             random.seed(self._random.getrandbits(64))
             travel = _travel()
             self._traveller = travel(self._wall_ns() / 1e9, tick=False).start()
