@@ -206,7 +206,7 @@ SLEEPS_LEFT: dict[str, int] = {}
 """File -> number of `Event().wait(...)` that stand in for an event. Remove an entry with the last sleep of its file."""
 
 
-ON_VIRTUAL_TIME = {"tests/unit/programs/test_program_loop.py"}
+ON_VIRTUAL_TIME = {"tests/unit/programs/test_program_loop.py", "tests/unit/programs/test_servers_of_programs.py"}
 """Files whose sleeps are those of simulated programs, and take no real time."""
 
 

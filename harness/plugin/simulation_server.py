@@ -52,6 +52,8 @@ RDKAFKA = "rdk:"
 IDLE = "idle"
 """The verdict is unknown only because faults met no operation: the run proves little, and is no counterexample."""
 REPEAT_SECTION = "harrow"
+CAPTURED_LOG = "Captured log"
+PRINTED = "what services printed, and what was logged, by virtual time:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,14 @@ class SimulationServer:
         _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
         return True
 
+    @pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own capture
+    def pytest_runtest_setup(self) -> Generator[None]:
+        """Keep what services print."""
+        with _output_kept():
+            return (yield)
+
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Note a verdict that is unknown only because the faults of this seed met no operation."""
@@ -139,6 +149,15 @@ class SimulationServer:
 
 _process: SimulatedProcess | None = None
 """What the fork runs on."""
+
+
+@contextlib.contextmanager
+def _output_kept() -> Generator[None]:
+    if _process is None:
+        yield
+        return
+    with _process.view.output.shown():
+        yield
 
 
 def _prepare(root: Path, modules: Iterable[str]) -> None:
@@ -262,7 +281,7 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         failure=failure or ("error" if outcome == FAILED else ""),
         text=text,
         line=line,
-        sections=[(name, body) for name, body in shown.sections if name != REPEAT_SECTION] if failed else [],
+        sections=_sections(shown, process.view.output.text()) if outcome in (FAILED, IDLE) else [],
         properties=list(shown.user_properties),
         schedules={
             f"{run.name}/{number}": json.loads(schedule.to_json())
@@ -275,6 +294,14 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
         trace_sha256=hashlib.sha256(world.trace.text().encode()).hexdigest() if outcome == FAILED else "",
         faults=sum(step.fired_ms is not None for run in runs for schedule in run.schedules for step in schedule.steps),
     )
+
+
+def _sections(report: pytest.TestReport, printed: str) -> list[tuple[str, str]]:
+    """Return what the report of a failure shows beside it; the log of pytest is in what was printed, with its times."""
+    found = [(name, body) for name, body in report.sections if name != REPEAT_SECTION]
+    if not printed:
+        return found
+    return [(PRINTED, printed), *((name, body) for name, body in found if not name.startswith(CAPTURED_LOG))]
 
 
 @contextlib.contextmanager

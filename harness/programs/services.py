@@ -20,15 +20,16 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.cluster.host.programs import ProgramLoop
+from harrow.cluster.host.programs import ProgramLoop, process_view
 from harrow.cluster.host.simulated.loop import NS_PER_MS, ProcessKilled
-from harrow.faults.controls import DEAD, PAUSED, RUNNING, ProcessStatus
+from harrow.faults.controls import DEAD, PAUSED, RUNNING, PeerKind, ProcessStatus
 
 from ..backends.simulated.waiting import holds_within
 from ..histories.program_ends import FAULT, ITSELF, TEST, By, ProgramEnd
 
 if TYPE_CHECKING:
     from harrow.cluster.host.programs.event_loop import EnterProgram
+    from harrow.cluster.host.programs.output import ProgramOutput
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster
 
@@ -39,6 +40,7 @@ RESTART_MS = 1_000
 """How long a supervisor waits before it starts a service again."""
 GRACE_S = 15.0
 WORDS_MOST = 12
+CALLERS_MOST = 3
 KILLED_BY_INTERRUPT = 130
 KILLED, TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
 
@@ -49,6 +51,19 @@ def name_of(main: Main | Coroutine[Any, Any, object]) -> str:
     last = called.rpartition(".")[2].strip("<>")
     code = getattr(main, "cr_code", None) or getattr(main, "__code__", None)
     return PurePath(code.co_filename).stem if last in ("main", "run", "lambda") and code is not None else last
+
+
+def _callers() -> list[traceback.FrameSummary]:
+    """Return the innermost calls of the service's code: what its loop called, up to the call that ends it."""
+    found: list[traceback.FrameSummary] = []
+    for call in traceback.extract_stack():
+        if call.filename == asyncio.events.__file__:
+            found.clear()
+        elif call.filename == process_view.__file__:
+            break
+        else:
+            found.append(call)
+    return found[-CALLERS_MOST:]
 
 
 class Service:
@@ -63,6 +78,7 @@ class Service:
         *,
         enter: EnterProgram,
         restart: Restart,
+        output: ProgramOutput | None = None,
     ) -> None:
         if restart not in RESTARTS:
             raise ConfigError(f"harrow.start({name!r}, restart={restart!r}): expected one of {', '.join(RESTARTS)}")
@@ -71,11 +87,13 @@ class Service:
         self._args = args
         self._enter = enter
         self._restart = restart
+        self._output = output
         self._machine: Machine = cluster.client_machine(name)
         self._world = cluster.world
         self._loop: ProgramLoop | None = None
         self._task: asyncio.Task[object] | None = None
-        self._killed_tasks: list[asyncio.Task[Any]] = []
+        self._killed: list[object] = []
+        """The loops and tasks of earlier starts, which would clean up when Python forgets them."""
         self._by: By = ITSELF
         self._ends: list[ProgramEnd] = []
         self._tracebacks: list[str] = []
@@ -151,7 +169,7 @@ class Service:
         self._by = ITSELF
         host = self._machine.boot()
         self._loop = loop = ProgramLoop(host, enter=self._enter)
-        loop.on_exit = self._exited
+        loop.on_exit, loop.on_end, loop.prints_as = self._exited, self._ended_at_once, self.name
         with loop.running():
             self._task = task = loop.create_task(coroutine, name=self.name)
             task.add_done_callback(self._main_ended)
@@ -170,10 +188,16 @@ class Service:
     def _exited(self, error: BaseException) -> None:
         """`sys.exit()` somewhere in the service."""
         code = getattr(error, "code", KILLED_BY_INTERRUPT)
-        number = code if isinstance(code, int) else 0 if code is None else 1
+        number = code & 0xFF if isinstance(code, int) else 0 if code is None else 1
         if number:
             self._note_failure(f"{type(error).__name__}: {error}")
         self._close_down(number)
+
+    def _ended_at_once(self, code: int, why: str) -> None:
+        """`os._exit()`, or a signal to itself: nothing more of it runs."""
+        if code and self._by == ITSELF:
+            self._note_failure(f"{''.join(traceback.format_list(_callers()))}{why}")
+        self._ended(code)
 
     def _note_failure(self, text: str) -> None:
         self._tracebacks.append(f"at {self._world.loop.elapsed_ns / 1e9:.3f} s of virtual time:\n{text}")
@@ -211,7 +235,8 @@ class Service:
 
     def _died(self) -> None:
         if self._loop is not None:  # what was killed runs no `finally`: its coroutines are kept as they are
-            self._killed_tasks += asyncio.all_tasks(self._loop)
+            self._killed += [self._loop, *asyncio.all_tasks(self._loop)]
+            self._loop.release_databases()
         if len(self._ends) < self.starts:
             self._note_end(KILLED)
 
@@ -223,7 +248,7 @@ class Service:
                 ended_ns=self._world.loop.now_ns,
                 by=self._by,
                 started_again=False,
-                last_words=self._last_words[-3:],
+                last_words=self._said()[-3:],
             )
         )
 
@@ -258,10 +283,36 @@ class Service:
         """SIGCONT."""
         self._machine.resume()
 
+    def link_operation(self, op: str, **fields: object) -> dict[str, Any]:
+        """One control operation of its machine's links: faults of a dependency act on what this service serves."""
+        host = self._machine.host
+        assert host is not None, "a service has been started before faults can name it"
+        found = host.control.call(op, **fields)
+        if op == "links":
+            rows = [
+                {
+                    "peer": str(link.peer),
+                    "held_in_bytes": link.inward.held_bytes,
+                    "held_out_bytes": link.outward.held_bytes,
+                }
+                for link in host.knobs.links
+                if link.peer.kind == PeerKind.CLIENT
+            ]
+            found = {**found, "links": rows}
+        return found
+
+    @property
+    def output(self) -> str:
+        """The last lines that it printed and logged, of all its starts."""
+        return "" if self._output is None else "\n".join(self._output.lines_of(self.name))
+
+    def _said(self) -> tuple[str, ...]:
+        return (*self.output.splitlines(), *self._last_words)[-WORDS_MOST:]
+
     def last_words(self) -> str:
-        """Return its exit code, and the end of its traceback."""
-        code = self.exit_code
-        said = "; its last lines:" + "".join(f"\n  {line}" for line in self._last_words) if self._last_words else ""
+        """Return its exit code, the end of what it printed, and of its traceback."""
+        code, lines = self.exit_code, self._said()
+        said = "; its last lines:" + "".join(f"\n  {line}" for line in lines) if lines else ""
         return f"{'it runs' if code is None else f'exit code {code}'}{said}"
 
     # ------------------------------------------------------------------------------------ the test

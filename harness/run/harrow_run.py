@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError
 from harrow.faults.background import BackgroundNemesis
+from harrow.faults.controls import PeerKind
 from harrow.faults.errors import CapabilityError
 from harrow.faults.runs import ORDERS
 from harrow.faults.schedule import Schedule
@@ -337,6 +338,7 @@ class HarrowRun:
         self, main: Main | Coroutine[Any, Any, object], args: tuple[object, ...], name: str, restart: Restart
     ) -> Service:
         """Start an asyncio service on a simulated machine; `Harrow.start`."""
+        from ..backends.knobs import HostLinks
         from ..backends.simulated.cluster import SimulatedRunningCluster
         from ..backends.simulated.process import current
         from ..programs.services import Service, name_of
@@ -347,10 +349,12 @@ class HarrowRun:
                 f"harrow.start() runs asyncio services in a simulation, and the backend is {self.backend}: choose "
                 'backend="simulated", or start a program: harrow.program("billing", [sys.executable, "billing.py"])'
             )
+        view = current().view
         service = Service(
-            name or name_of(main), cluster.simulated, main, args, enter=current().view.enter, restart=restart
+            name or name_of(main), cluster.simulated, main, args, enter=view.enter, restart=restart, output=view.output
         )
         self.programs.add_service(service)
+        self.dependencies.controls[service.name] = HostLinks(service.link_operation, frozenset({PeerKind.CLIENT}))
         return service
 
     # ---------------------------------------------------------------------------------- verdict

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from harrow.cluster.argument_types import checked
+from harrow.faults.errors import CapabilityError
 
+from ..backends.choice import SIMULATED
 from ..security.choice import APP
 
 if TYPE_CHECKING:
@@ -77,5 +79,13 @@ class ProgramCalls:
         `address`: where the service is, such as "127.0.0.1:6379". It may start later. Faults take the name:
         `isolate(dependency("store"))`; `kill`, `pause`, `terminate` and `restart` of it hit the program of
         `harrow.program(name, …)`. Another call with the same arguments returns the same address.
+
+        In a simulation each service of `harrow.start` is a dependency by its own name, without this call.
         """
+        if self._run.backend == SIMULATED:
+            raise CapabilityError(
+                f"harrow.dependency({name!r}, …) puts a process in front of a real service, and this test is "
+                "simulated: start the service with harrow.start(…, name=…); its host name is that name, and faults of "
+                "a dependency take it"
+            )
         return self._run.dependencies.dependency(name, address)

@@ -51,6 +51,7 @@ def programs(seed: int = 1) -> Generator[Programs]:
     found = Programs(World(seed))
     with found.view.installed():
         yield found
+        found.kill()
 
 
 @contextmanager
@@ -68,3 +69,4 @@ def programs_and_brokers(seed: int = 1, *, brokers: int = 3) -> Generator[tuple[
         with found.view.installed():
             cluster.start()
             yield found, cluster
+            found.kill()

@@ -9,15 +9,16 @@ A program that blocks its loop (`time.sleep`, a call that waits) blocks this loo
 (`block`), and what is due runs afterwards.
 
 What may fail: FenceError for what no simulated loop has (TLS, sub-processes, readers of file descriptors, …); the
-errors of sockets for connections.
+errors of sockets for connections (`connections.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
+import logging
 import random
-import socket
 import sys
 import weakref
 from asyncio import events
@@ -26,30 +27,31 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from ..seam import Link, Peer
+from .connections import Connections
 from .fence import FENCE, FenceError
 from .ordered import OrderedFuture, OrderedTask
 from .refused_calls import RefusedCalls
-from .transports import LinkTransport
 
 if TYPE_CHECKING:
+    import socket
+
     from ..simulated import SimHost
     from ..simulated.loop import SimTimer
+    from .connections import ServerSocket
+    from .stream_transport import StreamTransport
+    from .transports import LinkTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-LOOPBACK = "127.0.0.1"
-LOCAL_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
-CONNECT_TIMEOUT_MS = 130_000
-"""How long the kernel waits for a connection."""
 TURN_NS = (5_000, 120_000)
 """The shortest and the longest time that one turn of a program's loop takes."""
 THREAD_MS = (0.05, 3.0)
 """The shortest and the longest time of a function in an executor."""
-CLIENT_PORTS = 40_000
 ROUNDING_S = 1e-6
 Context = contextvars.Context | None
+LOGGER = logging.getLogger("asyncio")
+"""asyncio's own, to which its loops write, too."""
 
 EnterProgram = Callable[["ProgramLoop"], Callable[[], None]]
 """Called before a program's code runs; returns what is called when it has run."""
@@ -88,7 +90,7 @@ class ProgramLoop(RefusedCalls):
         self._blocked = False
         """Whether the program blocks its loop."""
         self._made = 0
-        self._ports = CLIENT_PORTS
+        self._connections = Connections(self, host)
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._task_factory: Any = None
         self._closed = False
@@ -99,6 +101,12 @@ class ProgramLoop(RefusedCalls):
         """The contexts of exceptions that nothing received, such as those of tasks that nothing awaits."""
         self.on_exit: Callable[[BaseException], None] | None = None
         """Called with SystemExit or KeyboardInterrupt that a callback raised: the program ends."""
+        self.on_end: Callable[[int, str], None] | None = None
+        """Called with an exit code and why, where the program ends at once: `os._exit`, or a signal to itself."""
+        self.prints_as = ""
+        """The name under which `ProgramOutput` keeps what it prints; empty: it prints where the process does."""
+        self.databases: list[Any] = []
+        """The connections to SQLite that it opened: the kernel would end them with its process."""
         self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
         """The asynchronous generators that were begun, by their number."""
 
@@ -130,6 +138,8 @@ class ProgramLoop(RefusedCalls):
                         raise
                     self.on_exit(error)
                     break
+                finally:
+                    del handle  # what it held ends within the program
         finally:
             leave()
         if ready:
@@ -283,15 +293,9 @@ class ProgramLoop(RefusedCalls):
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """Resolve a name of this machine."""
+        """Resolve the name of this machine, or of another program's."""
         del family, type, proto, flags
-        self._check_name(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (LOOPBACK, int(port)))]
-
-    def _check_name(self, host: object) -> None:
-        name = host.decode() if isinstance(host, bytes) else host
-        if name is not None and name not in LOCAL_NAMES:
-            raise FENCE.refuse(f"getaddrinfo({name!r}): this name is no machine of the simulation")
+        return self._connections.resolve(host, port)
 
     async def create_connection(  # type: ignore[override]
         self,
@@ -302,54 +306,50 @@ class ProgramLoop(RefusedCalls):
         ssl: object = None,
         sock: object = None,
         **options: Any,
-    ) -> tuple[LinkTransport, asyncio.BaseProtocol]:
-        """Connect to a broker of the simulated cluster."""
+    ) -> tuple[LinkTransport | StreamTransport, asyncio.BaseProtocol]:
+        """Connect to a broker of the simulated cluster, or to a server of a program."""
         del options
-        if ssl:
-            raise FENCE.refuse("create_connection(ssl=…): TLS is not simulated")
-        if sock is not None:
-            raise FENCE.refuse("create_connection(sock=…): a socket is not simulated")
-        self._check_name(host)
-        number = int(port)
-        if number not in self.host.machine.world.fabric.owners:
-            raise FENCE.refuse(
-                f"create_connection({host!r}, {number}): no machine of the simulation has this port; brokers have"
-                f" {sorted(self.host.machine.world.fabric.owners)}"
-            )
-        self._ports += 1
-        own = (LOOPBACK, self._ports)
-        transport = await self._connected(number, own)
-        protocol = protocol_factory()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        return transport, protocol
+        return await self._connections.create_connection(protocol_factory, host, port, ssl=ssl, sock=sock)
 
-    async def _connected(self, port: int, own: tuple[str, int]) -> LinkTransport:
-        waiting: asyncio.Future[LinkTransport] = self.create_future()
-        made: list[LinkTransport] = []
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Connect to a program for a socket that `create_connection(sock=…)` gets next."""
+        await self._connections.connect_socket(sock, address)
 
-        def handler(link: Link) -> LinkTransport:
-            made.append(LinkTransport(self, link, (LOOPBACK, port), own))
-            return made[0]
+    async def create_server(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        backlog: int = 100,
+        start_serving: bool = True,
+        **options: Any,
+    ) -> asyncio.Server:
+        """Serve on a port of this machine: other programs connect to its name."""
+        del options
+        server = self._connections.new_server(protocol_factory, host, port, ssl=ssl, sock=sock, backlog=backlog)
+        if start_serving:
+            await server.start_serving()
+        return server
 
-        async def connect() -> None:
-            try:
-                await self.host.network.connect(
-                    Peer("broker", str(port)), LOOPBACK, port, handler, timeout_ms=CONNECT_TIMEOUT_MS
-                )
-            except OSError as error:
-                self.call_soon(_fail, waiting, error)
-            else:
-                self.call_soon(_succeed, waiting, made[0])
+    def _start_serving(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        sock: ServerSocket,
+        sslcontext: object,
+        server: asyncio.Server,
+        backlog: int,
+        *timeouts: object,
+    ) -> None:
+        """Accept connections; `asyncio.Server` calls it."""
+        del sslcontext, timeouts
+        self._connections.start_serving(protocol_factory, sock, server, backlog)
 
-        task = self.host.tasks.spawn(connect(), name="connect")
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            task.cancel()
-            if made:
-                made[0].abort()
-            raise
+    def _stop_serving(self, sock: ServerSocket) -> None:
+        """Accept no more connections; `asyncio.Server` calls it."""
+        sock.close()
 
     # ------------------------------------------------------------------------ signals, exceptions
 
@@ -375,6 +375,8 @@ class ProgramLoop(RefusedCalls):
         """Keep the context, and write it to the program's log."""
         self.unhandled.append(context)
         error = context.get("exception")
+        if self.prints_as and events._get_running_loop() is self:  # noqa: SLF001 - as asyncio's own loops
+            LOGGER.error("%s", context.get("message") or "Unhandled exception in event loop", exc_info=error)
         said = f"{context.get('message', '')}" + (f": {type(error).__name__}: {error}" if error is not None else "")
         self.host.trace.log("error", said)
 
@@ -423,6 +425,15 @@ class ProgramLoop(RefusedCalls):
         self._generators.clear()
         await asyncio.gather(*(generator.aclose() for generator in left), return_exceptions=True)
 
+    def release_databases(self) -> None:
+        """Undo what the program has not committed, and free its locks: what the end of its process does."""
+        databases, self.databases = self.databases, []
+        for database in databases:
+            for cursor in gc.get_referrers(database):
+                if hasattr(cursor, "fetchone") and hasattr(cursor, "close"):
+                    cursor.close()
+            database.close()
+
     @property
     def has_open_generators(self) -> bool:
         """Whether an asynchronous generator was begun and is still there."""
@@ -431,18 +442,6 @@ class ProgramLoop(RefusedCalls):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no thread."""
         del timeout
-
-
-def _fail(waiting: asyncio.Future[Any], error: BaseException) -> None:
-    if not waiting.done():
-        waiting.set_exception(error)
-
-
-def _succeed(waiting: asyncio.Future[LinkTransport], transport: LinkTransport) -> None:
-    if not waiting.done():
-        waiting.set_result(transport)
-    else:
-        transport.abort()
 
 
 def _swapped_task(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:

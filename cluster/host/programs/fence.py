@@ -54,6 +54,8 @@ class Fence:
         """Audit events that are not refused."""
         self.met: list[FenceError] = []
         """Every error so far, also one that the program caught."""
+        self.watched: dict[str, Callable[..., object]] = {}
+        """By audit event: what is called with its arguments when a program's code raises it."""
         self._raised = False
 
     def allow(self, calls: Iterable[str]) -> None:
@@ -79,8 +81,11 @@ class Fence:
         setattr(threading.Thread, "start", start)  # noqa: B010 - for type checkers, a method is no variable
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if self.on and event in REFUSED:
-            self.check(event, args)
+        if self.on:
+            if event in REFUSED:
+                self.check(event, args)
+            elif event in self.watched:
+                self.watched[event](*args)
 
     def check(self, event: str, args: object) -> None:
         """Raise FenceError for a call that is refused at this moment."""

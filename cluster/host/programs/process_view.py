@@ -2,7 +2,8 @@
 
 Owns: `ProcessView`. Within `installed()` every clock of Python shows virtual time, that of the machine whose program
 runs (`enter`), and every source of random numbers derives from the seed: `random`, `os.urandom`, `secrets`, `uuid`.
-Outside of a program the clocks show the world's time. `time.sleep` blocks the loop of the program that calls it.
+Outside of a program the clocks show the world's time. `time.sleep` blocks the loop of the program that calls it;
+`os._exit` and the signals that it sends to itself are for that program alone.
 
 `time_machine` replaces the clocks of C code (`time.time`, `datetime.now`, …); it has no monotonic clock, which is
 replaced here, also in modules that imported the function by its name.
@@ -29,6 +30,8 @@ from ...errors import ConfigError
 from ..simulated.host import EPOCH_MS
 from ..simulated.loop import NS_PER_MS, ProcessKilled
 from .collected import CollectedNumbers
+from .fence import FENCE
+from .output import ProgramOutput
 
 if TYPE_CHECKING:
     from ..simulated import World
@@ -38,6 +41,12 @@ NODE = 0x0242AC110002
 """The hardware address that `uuid.getnode` returns."""
 PID = 4_242
 HOST_NAME = "simulated"
+SIGNALLED = 128
+"""Exit codes above it are those of signals."""
+IGNORED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
+"""What a process without a handler does not notice."""
+OWN_REFERENCES = 2
+"""References to a database that its program has dropped: the list of them, and the call that counts."""
 STUCK_MS = 24 * 3_600_000
 """How long a program that was paused while it slept may stay paused."""
 
@@ -59,6 +68,10 @@ class ProcessView:
         self._current: ProgramLoop | None = None
         self._shown_ns = -1
         self._traveller: MovableTime | None = None
+        self.output = ProgramOutput(
+            lambda: world.loop.elapsed_ns, lambda: "" if self._current is None else self._current.prints_as
+        )
+        """What the programs print and log, within `ProgramOutput.shown`."""
 
     def enter(self, loop: ProgramLoop) -> Callable[[], None]:
         """Show the clocks of a program's machine; the result shows again what was shown before."""
@@ -131,6 +144,45 @@ class ProcessView:
             loop.add_signal_handler(number, handler, number, None)
         return signal.SIG_DFL if before is None else signal.SIG_IGN if before[0] is _ignore else before[0]
 
+    def _forget_databases(self, *_: object) -> None:
+        """A program opens a database: forget those that it has dropped, so that Python closes them."""
+        if self._current is not None:
+            held = self._current.databases
+            held[:] = [held[at] for at in range(len(held)) if sys.getrefcount(held[at]) > OWN_REFERENCES]
+
+    def _database_opened(self, database: object) -> None:
+        if self._current is not None and self._current.on_end is not None:
+            self._current.databases.append(database)
+
+    def _end_now(self, code: int) -> None:
+        """`os._exit`: the program that calls it ends at once; what the call interrupts is unwound."""
+        loop = self._current
+        if loop is None or loop.on_end is None:
+            _EXIT(code)
+        else:
+            loop.on_end(code & 0xFF, f"os._exit({code})")
+            raise ProcessKilled(loop.host.name)
+
+    def _send_signal(self, pid: int, number: int) -> None:
+        """`os.kill`: a signal that a program sends to itself."""
+        if self._current is None or pid not in (PID, 0):
+            _KILL(pid, number)
+        elif number:
+            self._raise_signal(number)
+
+    def _raise_signal(self, number: int) -> None:
+        """`signal.raise_signal`: the program's handler runs in the next turn of its loop; without one it dies."""
+        loop = self._current
+        if loop is None or loop.on_end is None:
+            _RAISE_SIGNAL(number)
+        elif (handler := loop.signal_handlers.get(int(number))) is not None and number != signal.SIGKILL:
+            loop.call_soon(handler[0], *handler[1])
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        elif number not in IGNORED_SIGNALS:
+            loop.on_end(SIGNALLED + number, f"it sent itself {signal.Signals(number).name}")
+            raise ProcessKilled(loop.host.name)
+
     def _clocks(self) -> dict[str, Callable[..., Any]]:
         seconds, nanoseconds = self._monotonic, self._monotonic_ns
         return {
@@ -149,6 +201,7 @@ class ProcessView:
         clocks = self._clocks()
         replaced: dict[object, object] = {getattr(time, name): clock for name, clock in clocks.items()}
         replaced[os.urandom] = self._urandom
+        replaced |= {os._exit: self._end_now, os.kill: self._send_signal, signal.raise_signal: self._raise_signal}
         with contextlib.ExitStack() as undo:
             state = random.getstate()
             undo.callback(random.setstate, state)
@@ -161,10 +214,18 @@ class ProcessView:
                 (uuid, "_node", NODE),
                 (socket, "gethostname", lambda: HOST_NAME),
                 (signal, "signal", self._set_signal_handler),
+                (signal, "raise_signal", self._raise_signal),
+                (os, "_exit", self._end_now),
+                (os, "kill", self._send_signal),
                 *_imported(replaced),
             ):
                 undo.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, value)
+            FENCE.watched = {
+                "sqlite3.connect": self._forget_databases,
+                "sqlite3.connect/handle": self._database_opened,
+            }
+            undo.callback(FENCE.watched.clear)
             random.seed(self._random.getrandbits(64))
             travel = _travel()
             self._traveller = travel(self._wall_ns() / 1e9, tick=False).start()
@@ -177,6 +238,9 @@ class ProcessView:
 
 _SEED = random.Random.seed
 _SIGNAL = signal.signal
+_RAISE_SIGNAL = signal.raise_signal
+_EXIT = os._exit
+_KILL = os.kill
 
 
 def _ignore() -> None:
@@ -223,6 +287,6 @@ def _clocks_in(module_name: str, module: object) -> Iterator[tuple[object, str, 
             yield module, name, value
 
 
-_OF_CLOCKS = frozenset({"time", "posix", "nt"})
+_OF_CLOCKS = frozenset({"time", "posix", "nt", "_signal"})
 """Modules whose functions are replaced."""
 _BUILTIN = type(time.monotonic)

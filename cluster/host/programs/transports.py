@@ -1,8 +1,8 @@
-"""Connections of a program as asyncio sees them: transports over the links of the fabric.
+"""Connections of a program with brokers as asyncio sees them: transports over the links of the fabric.
 
 A link carries whole frames of Kafka's protocol, a transport carries bytes: `FrameCutter` cuts what the program writes
-into frames, and each frame that arrives is given to the program's protocol with its size before it. A link between two
-programs carries bytes, as they were written (`raw`).
+into frames, and each frame that arrives is given to the program's protocol with its size before it. Two programs have
+connections of bytes (`stream_transport.py`).
 
 Owns: `LinkTransport`, the open connection of a program; it is the handler of its link.
 """

@@ -31,10 +31,12 @@ RESET_BY_PEER = "Connection reset by peer"
 class NetworkNode:
     """A machine as the network sees it; it outlives the processes on the machine."""
 
-    __slots__ = ("bandwidth", "delayed_frames", "identity", "incarnations", "name", "powered", "rules")
+    __slots__ = ("address", "bandwidth", "delayed_frames", "identity", "incarnations", "name", "powered", "rules")
 
-    def __init__(self, name: str, identity: Peer) -> None:
+    def __init__(self, name: str, identity: Peer, address: str = "") -> None:
         self.name = name
+        self.address = address
+        """What the programs of other machines see of it; brokers are on the loopback address of every machine."""
         self.identity = identity
         self.rules = LinkRules()
         self.bandwidth = Bandwidth()
@@ -45,7 +47,7 @@ class NetworkNode:
 
 
 class LinkEnd(Protocol):
-    """One end of a connection: `SimLink`."""
+    """One end of a connection: `SimLink`, or `SimStream`."""
 
     @property
     def network_node(self) -> NetworkNode:
@@ -53,8 +55,8 @@ class LinkEnd(Protocol):
         ...
 
     @property
-    def incarnation(self) -> Incarnation:
-        """The incarnation of the process on it."""
+    def incarnation(self) -> Incarnation | None:
+        """The incarnation of the process that receives; None: the machine itself does."""
         ...
 
     def arrived(self) -> None:
@@ -62,8 +64,50 @@ class LinkEnd(Protocol):
         ...
 
 
+class OpenLink(Protocol):
+    """A connection as faults see it: `SimLink`, or `SimStream`."""
+
+    @property
+    def peer(self) -> Peer:
+        """The process at the other end."""
+        ...
+
+    @property
+    def inward(self) -> LinkDirection:
+        """What arrives."""
+        ...
+
+    @property
+    def outward(self) -> LinkDirection:
+        """What is sent."""
+        ...
+
+    def break_off(self) -> None:
+        """Reset it from outside."""
+        ...
+
+    def die(self, *, silently: bool) -> None:
+        """The process has ended; `silently`: without power."""
+        ...
+
+
+class Listening(Protocol):
+    """Where a program accepts connections of bytes: `StreamListener`."""
+
+    own_only: bool
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its queue is full."""
+        ...
+
+    def connected(self, client: Peer, inward: LinkDirection, outward: LinkDirection) -> None:
+        """A client has connected."""
+        ...
+
+
 class InFlightFrame(NamedTuple):
-    """A frame in flight or, where `end` is a reason, the end of the connection."""
+    """A frame in flight or, where `end` is a reason, the end of the connection (`stream.py` has one more)."""
 
     arrives_ns: int
     frame: bytes
@@ -136,6 +180,8 @@ class Fabric:
         """The machine that each TCP port belongs to, also while no process listens."""
         self.listening: dict[int, Callable[[NetworkNode, LinkDirection, LinkDirection], LinkEnd]] = {}
         """By TCP port: makes the accepted end of a connection, from the client's machine and the two directions."""
+        self.streams_listening: dict[tuple[str, int], Listening] = {}
+        """By machine and TCP port: where programs accept connections of bytes."""
         self.on_frame: Callable[[LinkDirection], None] | None = None
         """Called with each frame that is delivered, before its receiver handles it."""
         self.half_open: list[LinkDirection] = []
@@ -157,6 +203,14 @@ class Fabric:
         if delay_ms:
             source.delayed_frames += 1
         return self.latency.draw_ns(self._random, delay_ms)
+
+    def own_latency_ns(self) -> int:
+        """Draw the latency of a segment within a machine."""
+        return self.latency.draw_ns(self._random, 0)
+
+    def draw_segments(self, most: int) -> int:
+        """Draw how many segments of a large write travel together: 1 to `most`."""
+        return self._random.randint(1, most)
 
     def end_throttle(self, source: NetworkNode) -> None:
         """Send now what waits for the bandwidth of `source`."""
@@ -185,10 +239,10 @@ class Fabric:
             client.powered and server.powered and not self.blocked(client, server) and not self.blocked(server, client)
         )
 
-    def connection(self) -> tuple[LinkDirection, LinkDirection]:
+    def connection(self, kind: type[LinkDirection] = LinkDirection) -> tuple[LinkDirection, LinkDirection]:
         """The two directions of a new connection."""
         self._made += 1
-        directions = LinkDirection(self, self._made), LinkDirection(self, self._made)
+        directions = kind(self, self._made), kind(self, self._made)
         self._directions.update(dict.fromkeys(directions))
         return directions
 

@@ -247,7 +247,8 @@ class Machine:
         self.name = name
         self.clock = SimClock(world.loop)
         self.disk = SimDisk(self.clock.wall_ms)
-        self.network_node = NetworkNode(name, identity)
+        number = len(world.machines)
+        self.network_node = NetworkNode(name, identity, f"10.0.{number // 250}.{number % 250 + 1}")
         self.incarnation: Incarnation | None = None
         self.host: SimHost | None = None
         self._slow_disks: list[MillisecondRange] = []

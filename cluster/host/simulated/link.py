@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ...errors import WireError
 from ..seam import CLOSED_BY_PEER, FrameHandler, Part, Peer, bytes_of
 from .after_delivery import DeferredCalls
-from .fabric import RESET_BY_PEER, LinkDirection, NetworkNode
+from .fabric import RESET_BY_PEER, LinkDirection, NetworkNode, OpenLink
 from .loop import Incarnation
 
 
@@ -26,8 +26,8 @@ class SimLinkContext:
     incarnation: Incarnation
     deferred_calls: DeferredCalls
     log: Callable[[str, str], None]
-    links: dict[SimLink, None] = field(default_factory=dict["SimLink", None])
-    """The open links, in the order in which they were made."""
+    links: dict[OpenLink, None] = field(default_factory=dict[OpenLink, None])
+    """The open links and streams, in the order in which they were made."""
 
 
 class SimLink:

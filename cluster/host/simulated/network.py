@@ -21,7 +21,7 @@ from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
 from ..knobs.rules import RulesOfKind
 from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, TlsOptions, Trace
 from .after_delivery import DeferredCalls
-from .fabric import Fabric, LinkDirection, NetworkNode
+from .fabric import Fabric, LinkDirection, NetworkNode, OpenLink
 from .link import SimLink, SimLinkContext
 from .loop import NS_PER_MS, Incarnation, SimLoop
 from .tasks import SimPromise, SimTasks, set_none
@@ -100,7 +100,7 @@ class SimNetwork:
             network_node=node, incarnation=incarnation, deferred_calls=self.deferred_calls, log=trace.log
         )
         self.links = self._context.links
-        self._frozen: list[SimLink] = []
+        self._frozen: list[OpenLink] = []
         self.on_end: list[Callable[[], object]] = []
         """Called when the process ends."""
 
@@ -156,12 +156,12 @@ class SimNetwork:
         owner = fabric.owners.get(number)
         if owner is None:
             raise ConnectionRefusedError(111, f"no machine has port {number}")
-        await self._passable(owner)
-        await self._pass_latency(owner)
-        await self._passable(owner)
+        await self.passable(owner)
+        await self.pass_latency(owner)
+        await self.passable(owner)
         accept = fabric.listening.get(number)
         if accept is None:
-            await self._pass_latency(owner)
+            await self.pass_latency(owner)
             raise ConnectionRefusedError(111, "Connection refused")
         there, back = fabric.connection()
         accepted = accept(self.network_node, there, back)
@@ -169,18 +169,24 @@ class SimNetwork:
         try:
             for direction in (there, back):
                 direction.apply()
-            await self._pass_latency(owner)
-            await self._passable(owner)
+            await self.pass_latency(owner)
+            await self.passable(owner)
         except BaseException:
             link.close(reset=True)
             raise
         assert accepted.network_node is owner
         return link
 
-    async def _pass_latency(self, owner: NetworkNode) -> None:
+    async def pass_latency(self, owner: NetworkNode) -> None:
+        """Wait as long as a frame to this machine travels."""
         await self._tasks.sleep(self.fabric.latency_ns(self.network_node, owner) / NS_PER_MS)
 
-    async def _passable(self, owner: NetworkNode) -> None:
+    async def wait_ms(self, duration_ms: float) -> None:
+        """Wait so long."""
+        await self._tasks.sleep(duration_ms)
+
+    async def passable(self, owner: NetworkNode) -> None:
+        """Wait until nothing blocks the links between this machine and that."""
         while not self.fabric.passable(self.network_node, owner):
             # one promise for each waiter: a waiter that is cancelled cancels no other
             promise: SimPromise[None] = self._tasks.promise()
@@ -266,7 +272,7 @@ class SimNetwork:
         return len(met)
 
     @staticmethod
-    def _matches(link: SimLink, peers: Sequence[str]) -> bool:
+    def _matches(link: OpenLink, peers: Sequence[str]) -> bool:
         return matches_any(str(link.outward.target.network_node.identity), peers)
 
     def end(self, *, silently: bool) -> None:

@@ -51,7 +51,6 @@ NOT_SIMULATED = frozenset(
         "certificates",
         "client-requests",
         "connections",
-        "dependencies",
         "descriptors",
         "disk-delays",
         "logins",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from asyncio import sleep  # on virtual time
@@ -186,3 +187,74 @@ def test_a_program_that_is_no_service_lets_its_exit_through() -> None:
         task = loop.create_task(main())
     with pytest.raises(SystemExit):
         world.loop.run_until(task.done, RUNS_MS)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: os._exit(7), 7),
+        (lambda: os._exit(0), 0),
+        (lambda: signal.raise_signal(signal.SIGTERM), 143),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), 137),
+        (lambda: os.kill(os.getpid(), signal.SIGWINCH), None),
+        (lambda: signal.raise_signal(signal.SIGINT), 130),
+        (lambda: sys.exit(-1), 255),
+    ],
+)
+def test_a_service_ends_itself_at_once_and_the_others_go_on(call: Callable[[], object], code: int | None) -> None:
+    machine = OneMachine()
+    said: list[str] = []
+
+    async def main() -> None:
+        if said:
+            await sleep(100)
+        await sleep(0.01)
+        said.append("ends")
+        call()
+        await sleep(0.1)
+        said.append("goes on")
+
+    with machine.view.installed():
+        service = machine.service(main)
+        machine.world.loop.run_for(KILLED_AT_MS * 5)
+    assert said == (["ends", "goes on"] if code is None else ["ends"])
+    assert service.exit_code == (0 if code is None else code)
+    assert bool(service.close()) == bool(code)
+    if code in (7, 143):
+        assert "test_service_ends.py" in service.last_words()
+
+
+def test_a_signal_that_a_service_sends_itself_calls_its_handler_and_what_it_imported_by_name_is_its_own_too() -> None:
+    machine = OneMachine()
+    said: list[str] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        signal.raise_signal(signal.SIGTERM)
+        await stop.wait()
+        said.append("stopped")
+        await asyncio.to_thread(os._exit, 9)
+
+    with machine.view.installed():
+        service = machine.service(main)
+        assert machine.world.loop.run_until(lambda: not service.alive, RUNS_MS)
+    assert (said, service.exit_code) == (["stopped"], 9)
+
+
+def test_a_service_that_sends_itself_the_signal_that_it_got_has_not_failed() -> None:
+    machine = OneMachine()
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        await stop.wait()
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # as uvicorn does
+
+    with machine.view.installed():
+        service = machine.service(main)
+        machine.world.loop.run_for(KILLED_AT_MS)
+        service.terminate()
+        assert machine.world.loop.run_until(lambda: not service.alive, RUNS_MS)
+    assert (service.exit_code, service.close()) == (143, [])

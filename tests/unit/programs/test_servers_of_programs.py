@@ -1,0 +1,471 @@
+"""Programs that serve connections to each other: bytes, their ends, back pressure, links, one run for a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from harrow.cluster.host.programs import FenceError
+from harrow.cluster.host.simulated.stream import WINDOW_BYTES
+from simulated_programs import Programs, programs, programs_and_brokers
+
+PORT = 8080
+LARGE = 3_000_000
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send back what is received, until the other side ends."""
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+def serving(handler: Handler, *, backlog: int = 100) -> Callable[[], Any]:
+    async def main() -> None:
+        server = await asyncio.start_server(handler, None, PORT, limit=4_096, backlog=backlog)
+        await server.serve_forever()
+
+    return main
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def connected(name: str = "server", port: int = PORT) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, also to a program that does not serve yet."""
+    for _ in range(1_000):
+        try:
+            return await asyncio.open_connection(name, port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.001)
+    raise AssertionError(f"{name}:{port} did not serve")
+
+
+def result_of(running: Programs, main: Callable[[], Any]) -> Any:
+    return running.run(main)[0]
+
+
+def test_what_two_programs_send_arrives_in_order_and_a_half_closed_connection_still_receives() -> None:
+    sent = bytes(range(251)) * (LARGE // 251)
+
+    async def client() -> tuple[bytes, int]:
+        reader, writer = await connected()
+        pieces = list[bytes]()
+
+        async def read() -> None:
+            while data := await reader.read(65_536):
+                pieces.append(data)
+
+        reading = asyncio.create_task(read())
+        for at in range(0, len(sent), 100_000):
+            writer.write(sent[at : at + 100_000])
+            await writer.drain()
+        writer.write_eof()
+        await reading
+        writer.close()
+        await writer.wait_closed()
+        return b"".join(pieces), len(pieces)
+
+    with programs() as running:
+        running.start("server", serving(echo))
+        received, pieces = result_of(running, client)
+    assert received == sent
+    assert pieces > 10
+
+
+def test_a_message_may_arrive_in_pieces_and_two_messages_in_one() -> None:
+    sizes: list[int] = []
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            sizes.append(len(data))
+        writer.close()
+
+    async def client() -> None:
+        _, writer = await connected()
+        for _ in range(200):
+            writer.write(b"x" * 2_000)
+            await asyncio.sleep(0.0002)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(1)
+
+    with programs() as running:
+        running.start("server", serving(count))
+        result_of(running, client)
+    assert sum(sizes) == 400_000
+    assert {size < 2_000 for size in sizes} == {size > 2_000 for size in sizes} == {True, False}
+
+
+def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
+    goes_on = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await goes_on.wait()
+        while await reader.read(65_536):
+            pass
+        writer.close()
+
+    written: list[int] = []
+
+    async def client() -> bytes:
+        reader, writer = await connected()
+        for _ in range(LARGE // 10_000):
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+            written.append(10_000)
+        writer.write_eof()
+        found = await reader.read()
+        await closed(writer)
+        return found
+
+    with programs() as running:
+        running.start("server", serving(slow))
+        task = running.start("client", client)
+        running.world.loop.run_for(5_000)
+        assert not task.done()
+        assert WINDOW_BYTES < sum(written) < WINDOW_BYTES + 500_000, "the kernel's window, and asyncio's buffers"
+        goes_on.set()
+        assert running.world.loop.run_until(task.done, 5_000)
+        assert (task.result(), sum(written)) == (b"", LARGE)
+
+
+def test_nobody_listens_before_a_server_starts_and_after_it_closed() -> None:
+    async def serve_for_a_second() -> None:
+        await asyncio.sleep(1)
+        async with await asyncio.start_server(echo, "0.0.0.0", PORT):
+            await asyncio.sleep(1)
+        await asyncio.sleep(2)
+
+    async def client() -> list[str]:
+        found = list[str]()
+        for _ in range(3):
+            try:
+                _, writer = await asyncio.open_connection("server", PORT)
+            except ConnectionRefusedError as error:
+                found.append(str(error))
+            else:
+                found.append("connected")
+                writer.close()
+            await asyncio.sleep(1.2)
+        return found
+
+    with programs() as running:
+        running.start("server", serve_for_a_second)
+        first, second, third = result_of(running, client)
+    assert first == third == "[Errno 111] Connect call failed ('server', 8080)"
+    assert second == "connected"
+
+
+def test_a_program_reaches_itself_and_others_do_not_reach_what_it_serves_for_itself_alone() -> None:
+    async def server() -> list[Any]:
+        own = await asyncio.start_server(echo, "localhost", 9_100)
+        every = await asyncio.start_server(echo, None, 0)
+        port = every.sockets[0].getsockname()[1]
+        answers: list[Any] = []
+        for host, number in (("127.0.0.1", 9_100), ("server", 9_100), ("localhost", port), ("server", port)):
+            reader, writer = await asyncio.open_connection(host, number)
+            writer.write(b"hello")
+            answers.append((await reader.readexactly(5), writer.get_extra_info("peername")[1] == number))
+            writer.close()
+        with pytest.raises(OSError, match="already in use"):
+            await asyncio.start_server(echo, None, 9_100)
+        ports.append(port)
+        async with own, every:
+            await asyncio.sleep(2)
+        return answers
+
+    ports: list[int] = []
+
+    async def client() -> str:
+        await asyncio.sleep(1)
+        _, writer = await asyncio.open_connection("server", ports[0])
+        address = writer.get_extra_info("peername")[0]
+        writer.close()
+        _, writer = await asyncio.open_connection(address, ports[0])
+        writer.close()
+        with pytest.raises(ConnectionRefusedError, match=r"served on 127\.0\.0\.1 of 'server' alone"):
+            await asyncio.open_connection("server", 9_100)
+        with pytest.raises(FenceError, match="it is served on the machines of 'server': connect to the name"):
+            await asyncio.open_connection("127.0.0.1", ports[0])
+        return "done"
+
+    with programs() as running:
+        task = running.start("server", server)
+        assert result_of(running, client) == "done"
+        assert running.world.loop.run_until(task.done, 5_000)
+    assert task.result() == [(b"hello", True)] * 4
+
+
+def test_what_a_killed_program_leaves_is_the_end_and_a_reset_of_what_is_sent_to_it() -> None:
+    async def client(running: Programs) -> list[str]:
+        reader, writer = await connected()
+        writer.write(b"hello")
+        found = [(await reader.readexactly(5)).decode()]
+        running.machines["server"].kill()
+        found.append(repr(await reader.read()))
+        try:
+            while True:
+                writer.write(b"is somebody there?")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError as error:
+            found.append(str(error))
+        writer.close()
+        with pytest.raises(BrokenPipeError):
+            await writer.wait_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("server", PORT)
+        running.start("server", serving(echo))
+        _, writer = await connected()
+        writer.close()
+        return found
+
+    with programs() as running:
+        running.start("server", serving(echo))
+        assert result_of(running, lambda: client(running)) == ["hello", "b''", "Connection lost"]
+
+
+def test_what_a_killed_program_had_not_read_is_a_reset() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        transport: Any = writer.transport
+        transport.pause_reading()
+        await asyncio.sleep(100)
+
+    async def client(running: Programs) -> str:
+        reader, writer = await connected()
+        writer.write(b"hello")
+        await asyncio.sleep(1)
+        running.machines["server"].kill()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await closed(writer)
+        return "reset"
+
+    with programs() as running:
+        running.start("server", serving(silent))
+        assert result_of(running, lambda: client(running)) == "reset"
+
+
+def test_a_paused_program_is_connected_by_its_kernel_and_answers_when_it_goes_on() -> None:
+    async def client() -> float:
+        await asyncio.sleep(1)
+        reader, writer = await asyncio.open_connection("server", PORT)
+        began = asyncio.get_running_loop().time()
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        await closed(writer)
+        return asyncio.get_running_loop().time() - began
+
+    with programs() as running:
+        running.start("server", serving(echo))
+        running.world.loop.run_for(500)
+        running.machines["server"].pause()
+        task = running.start("client", client)
+        running.world.loop.run_for(5_000)
+        running.machines["server"].resume()
+        assert running.world.loop.run_until(task.done, 5_000)
+        assert task.result() >= 3.9
+
+
+@pytest.mark.parametrize("mode", ["deliver", "reset"])
+def test_a_blocked_link_holds_back_what_is_sent_and_the_program_still_reaches_itself(mode: str) -> None:
+    async def asks_itself() -> None:
+        async with await asyncio.start_server(echo, None, PORT):
+            for _ in range(40):
+                reader, writer = await asyncio.open_connection("localhost", PORT)
+                writer.write(b"x")
+                await reader.readexactly(1)
+                writer.close()
+                answered.append(asyncio.get_running_loop().time())
+                await asyncio.sleep(0.1)
+
+    answered: list[float] = []
+
+    async def client(ready: asyncio.Event) -> str:
+        reader, writer = await connected()
+        ready.set()
+        await asyncio.sleep(0.5)
+        writer.write(b"hello")
+        try:
+            return (await reader.readexactly(5)).decode()
+        except ConnectionResetError:
+            return "reset"
+        finally:
+            await closed(writer)
+
+    with programs() as running:
+        running.start("server", asks_itself)
+        ready = asyncio.Event()
+        task = running.start("client", lambda: client(ready))
+        assert running.world.loop.run_until(ready.is_set, 5_000)
+        control = running.machines["server"].host
+        assert control is not None
+        control.control.call("links.block", peers=["client *"])
+        before = len(answered)
+        running.world.loop.run_for(2_000)
+        assert not task.done()
+        assert len(answered) >= before + 15
+        assert control.control.call("links")["held_in_bytes"] == 5
+        control.control.call("links.heal", mode=mode)
+        assert running.world.loop.run_until(task.done, 5_000)
+        assert task.result() == {"deliver": "hello", "reset": "reset"}[mode]
+
+
+def test_a_full_queue_of_connections_makes_a_client_wait() -> None:
+    async def client() -> float:
+        began = asyncio.get_running_loop().time()
+        writers = [(await asyncio.open_connection("server", PORT))[1] for _ in range(3)]
+        for writer in writers:
+            await closed(writer)
+        return asyncio.get_running_loop().time() - began
+
+    with programs() as running:
+        running.start("server", serving(echo, backlog=2))
+        running.world.loop.run_for(500)
+        running.machines["server"].pause()
+        task = running.start("client", client)
+        running.world.loop.run_for(2_500)
+        assert not task.done()
+        running.machines["server"].resume()
+        assert running.world.loop.run_until(task.done, 10_000)
+        assert task.result() > 2
+
+
+def test_a_server_that_closes_waits_for_its_connections() -> None:
+    async def server() -> list[str]:
+        found = list[str]()
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(2))
+            writer.close()
+            await writer.wait_closed()
+            found.append("handled")
+
+        serving = await asyncio.start_server(handle, None, PORT)
+        await asyncio.sleep(1)
+        serving.close()
+        assert not serving.is_serving()
+        await serving.wait_closed()
+        await asyncio.sleep(2)
+        return found
+
+    async def client() -> bytes:
+        reader, writer = await connected()
+        await asyncio.sleep(1.5)
+        writer.write(b"ok")
+        found = await reader.read()
+        await closed(writer)
+        return found
+
+    with programs() as running:
+        task = running.start("server", server)
+        assert result_of(running, client) == b"ok"
+        assert running.world.loop.run_until(task.done, 5_000)
+        assert task.result() == ["handled"]
+
+
+def test_an_exception_in_a_protocol_ends_its_connection_alone() -> None:
+    class Broken(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            raise LookupError("no such order")
+
+    async def server() -> list[str]:
+        loop: Any = asyncio.get_running_loop()
+        async with await loop.create_server(Broken, None, PORT):
+            await asyncio.sleep(2)
+        return [str(context["exception"]) for context in loop.unhandled]
+
+    async def client() -> bytes:
+        reader, writer = await connected()
+        writer.write(b"hello")
+        found = await reader.read()
+        await closed(writer)
+        return found
+
+    with programs() as running:
+        task = running.start("server", server)
+        assert result_of(running, client) == b""
+        assert running.world.loop.run_until(task.done, 5_000)
+        assert task.result() == ["no such order"]
+
+
+def test_a_connection_is_made_through_a_socket_as_aiohttp_does() -> None:
+    async def client() -> bytes:
+        loop: Any = asyncio.get_running_loop()
+        _, writer = await connected()
+        await closed(writer)
+        with socket.socket() as sock, pytest.raises(FenceError, match="this socket is not simulated"):
+            await loop.create_connection(asyncio.Protocol, sock=sock)
+        ((*_, address),) = await loop.getaddrinfo("server", PORT)
+        sock = socket.socket()
+        await loop.sock_connect(sock, address)
+        reader, writer = await asyncio.open_connection(sock=sock)
+        writer.write(b"hello")
+        found = await reader.readexactly(5)
+        await closed(writer)
+        return found
+
+    with programs() as running:
+        running.start("server", serving(echo))
+        assert result_of(running, client) == b"hello"
+
+
+def conversation(seed: int) -> str:
+    """Return what two clients and a server see of each other, with its times, as a hash."""
+    seen: list[object] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            seen.append((asyncio.get_running_loop().time(), len(data)))
+            writer.write(data[::-1])
+            await writer.drain()
+        writer.close()
+
+    async def client() -> None:
+        reader, writer = await connected()
+        for size in (10, 3_000, 200_000):
+            writer.write(struct.pack(">i", size) * (size // 4))
+            left = size // 4 * 4
+            while left:
+                data = await reader.read(left)
+                seen.append((asyncio.get_running_loop().time(), len(data)))
+                left -= len(data)
+        writer.close()
+
+    with programs(seed) as running:
+        running.start("server", serving(handle))
+        running.run(client, client)
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+
+def test_a_seed_gives_the_same_conversation_and_another_seed_another_one() -> None:
+    assert conversation(1) == conversation(1) != conversation(2)
+
+
+def test_a_program_may_serve_beside_brokers_but_not_on_their_ports() -> None:
+    async def main() -> str:
+        loop: Any = asyncio.get_running_loop()
+        with pytest.raises(OSError, match="by a broker"):
+            await asyncio.start_server(echo, None, 9_001)
+        with pytest.raises(OSError, match="no address of this machine"):
+            await asyncio.start_server(echo, "10.9.9.9", PORT)
+        with pytest.raises(FenceError, match="TLS is not simulated"):
+            await loop.create_server(asyncio.Protocol, None, PORT, ssl=object())
+        with pytest.raises(FenceError, match=r"'billing'.*no machine of the simulation; programs: program-0"):
+            await asyncio.open_connection("billing", PORT)
+        return "done"
+
+    with programs_and_brokers(brokers=1) as (running, _):
+        assert running.run(main) == ["done"]
