@@ -80,7 +80,9 @@ STORM_ENOUGH_S = 4.0
 
 def milder_forms(fault: Fault, drawn: Drawn) -> Iterator[Fault]:
     """Yield what a fault may be replaced by that does less, the mildest first; `drawn`: its details."""
-    yield from MILDER.get(type(fault), _nothing)(fault, drawn)
+    for form in MILDER.get(type(fault), _nothing)(fault, drawn):
+        assert form != fault, f"{fault} is no milder form of itself"
+        yield form
 
 
 def _nothing(fault: Fault, drawn: Drawn) -> Iterator[Fault]:
@@ -160,6 +162,7 @@ def _of_slow_link(fault: SlowLink, drawn: Drawn) -> Iterator[Fault]:
 
 def _half_delay(fault: SlowLink | SlowDisk | SlowDependency | DelayRequest, drawn: Drawn) -> Iterator[Fault]:
     delay_ms = _strength(drawn.get("delay_ms"), fault.delay_ms) // 2
+    assert delay_ms < least_and_most(fault.delay_ms)[1], f"{fault} has a delay of {drawn}"
     if delay_ms >= DELAY_LEAST_MS:
         yield replace(fault, delay_ms=delay_ms)
 
@@ -171,6 +174,7 @@ def _of_throttle(fault: Throttle, drawn: Drawn) -> Iterator[Fault]:
 
 def _double_rate(fault: Throttle | ThrottleDependency, drawn: Drawn) -> Iterator[Fault]:
     rate = 2 * float(drawn.get("bytes_per_s", least_and_most(fault.bytes_per_s)[1]))
+    assert rate > least_and_most(fault.bytes_per_s)[0], f"{fault} has a rate of {drawn}"
     if rate <= BYTES_PER_S_ENOUGH:
         yield replace(fault, bytes_per_s=rate)
 
