@@ -74,7 +74,8 @@ def repeat_line(item: pytest.Item) -> str:
     words = ["pytest", argument_of(config, original_nodeid(item))]
     words += _seed_words(item)
     words += given_words(
-        config, ("brokers", "scope", "backend", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
+        config,
+        ("brokers", "scope", "backend", "schedule", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS),
     )
     words += configuration_words(config)
     order = getattr(config.option, "randomly_seed", None)
