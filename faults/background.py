@@ -18,6 +18,7 @@ from harrow.cluster.wait_notes import WaitNotes
 from .bounds import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, longest_ms
 from .errors import NemesisError
 from .fault_rows import FaultLog
+from .frame_wait import POLL_MS
 from .nemesis import Nemesis
 from .schedule import Schedule
 from .system import HasTraffic, System
@@ -145,6 +146,8 @@ class BackgroundNemesis:
                     self._begun.set()
                 notes.look(nemesis.waits_for)
                 if next_ms is not None:
+                    if nemesis.frames.pending:
+                        next_ms = min(next_ms, self._now_ms() + POLL_MS)
                     self._wake.wait(max(0, next_ms - self._now_ms()) / 1000)
                     self._wake.clear()
         except BaseException as error:  # such as a full disk under the log

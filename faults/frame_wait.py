@@ -1,8 +1,9 @@
 """How a step waits for frames of clients, so that it fires while a client does something (`ScheduledFault.frames`).
 
-A fault at a random moment mostly meets a client that waits. On a simulated cluster, whose frames are counted
-(`System.client_frames`), a step may fire with the n-th frame after its time. Other systems count none: the step fires
-at its time.
+A fault at a random moment mostly meets a client that waits. Where the frames of clients are counted
+(`System.client_frames`), a step may fire with the n-th frame after its time: at that moment on a simulated cluster, and
+within `POLL_MS` on real brokers that have taps, or a proxy with taps before them. Other systems count none: the step
+fires at its time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .schedule import ScheduledFault
     from .system import System
 
+POLL_MS = 1
+"""How often a thread looks while a step waits for frames."""
 FRAMES_MOST_MS = 1_000
 """How long a step waits for its frames."""
 

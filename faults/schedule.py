@@ -56,7 +56,7 @@ class ScheduledFault:
     overlaps: bool = False
     """Whether it may hit a broker that another step disturbs."""
     frames: int = 0
-    """On a simulated cluster it fires with so many frames between clients and brokers after its time."""
+    """It fires with so many frames between clients and brokers after its time, where these are counted."""
 
     def __post_init__(self) -> None:
         if self.after and self.trigger == "healed":

@@ -96,6 +96,8 @@ class RunSettings:
     """Modules of planted bugs (`cluster/planting.py`)."""
     guarantee: str = GUARANTEE_OF_SIMULATIONS
     """Which the verdict is held to."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of a run of a user's test: its sizes that were smaller than the test says (`run/sizes.py`)."""
 
     def number(self, setting: str, usual: int | None = None) -> int:
         """Return a broker setting of the run, `usual` where it is not given; KeyError where there is neither."""
@@ -118,7 +120,10 @@ class RunSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
-        return {**asdict(self), "plants": list(self.plants), "operations": list(self.operations)}
+        found = {**asdict(self), "plants": list(self.plants), "operations": list(self.operations)}
+        if not self.sizes:
+            del found["sizes"]
+        return found
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> RunSettings:

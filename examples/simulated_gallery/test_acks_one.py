@@ -38,5 +38,5 @@ async def right(servers: str, orders: list[Order]) -> list[Order]:
 async def test_no_placed_order_is_lost(harrow: Harrow, service: Service) -> None:
     orders = harrow.topic("orders", partitions=1)
     async with harrow.chaos(kill(leader(orders))):
-        placed = await service(harrow.bootstrap_servers, new_orders(0, 200))
+        placed = await service(harrow.bootstrap_servers, new_orders(0, harrow.up_to(200, "orders")))
     harrow.verify(orders, guarantee="no-loss", record_id="order", expected=placed)

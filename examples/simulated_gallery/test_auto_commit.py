@@ -37,6 +37,6 @@ async def test_every_order_is_billed(harrow: Harrow, service: Service) -> None:
     orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     async with harrow.chaos(kill(leader(bills))):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 25))
+        await place_orders(harrow.bootstrap_servers, new_orders(0, harrow.up_to(25, "orders")))
     await harrow.aio.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order")

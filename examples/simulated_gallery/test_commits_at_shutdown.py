@@ -55,6 +55,6 @@ async def test_every_order_is_billed(harrow: Harrow, service: Service) -> None:
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     await harrow.aio.await_assigned("billing")
     async with harrow.chaos(terminate_program("billing")):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 40), pause_s=0.005)
+        await place_orders(harrow.bootstrap_servers, new_orders(0, harrow.up_to(40, "orders")), pause_s=0.005)
     await harrow.aio.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order")

@@ -39,5 +39,5 @@ async def right(servers: str, orders: list[Order]) -> list[Order]:
 async def test_every_order_that_counts_as_placed_is_there(harrow: Harrow, service: Service) -> None:
     orders = harrow.topic("orders", partitions=1)
     async with harrow.chaos(pause(leader(orders), seconds=(0.2, 2))):
-        placed = await service(harrow.bootstrap_servers, new_orders(0, 30))
+        placed = await service(harrow.bootstrap_servers, new_orders(0, harrow.up_to(30, "orders")))
     harrow.verify(orders, guarantee="no-loss", record_id="order", expected=placed)

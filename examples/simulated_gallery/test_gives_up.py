@@ -53,6 +53,6 @@ async def test_every_order_is_billed(harrow: Harrow, service: Service) -> None:
     orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     async with harrow.chaos(pause(leader(bills), seconds=(0.2, 3))):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 20))
+        await place_orders(harrow.bootstrap_servers, new_orders(0, harrow.up_to(20, "orders")))
     await harrow.aio.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order")

@@ -31,5 +31,5 @@ async def right(servers: str, orders: list[Order]) -> list[Order]:
 async def test_no_order_is_placed_twice(harrow: Harrow, service: Service) -> None:
     orders = harrow.topic("orders", partitions=1)
     async with harrow.chaos(kill(leader(orders))):
-        placed = await service(harrow.bootstrap_servers, new_orders(0, 80))
+        placed = await service(harrow.bootstrap_servers, new_orders(0, harrow.up_to(80, "orders")))
     harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=placed)

@@ -35,6 +35,6 @@ async def test_every_order_has_one_bill(harrow: Harrow, service: Service) -> Non
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     await harrow.aio.await_assigned("billing")
     async with harrow.chaos(kill_program("billing")):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 30), pause_s=0.002)
+        await place_orders(harrow.bootstrap_servers, new_orders(0, harrow.up_to(30, "orders")), pause_s=0.002)
     await harrow.aio.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order")

@@ -53,6 +53,6 @@ async def test_every_order_has_one_bill(harrow: Harrow, service: Service) -> Non
     orders, bills = harrow.topic("orders", partitions=2), harrow.topic("bills", partitions=1)
     harrow.start(service, harrow.bootstrap_servers, name="billing")
     async with harrow.chaos(pause(leader(orders), seconds=(0.2, 1.5))):
-        await place_in_transactions(harrow.bootstrap_servers, new_orders(0, 18))
+        await place_in_transactions(harrow.bootstrap_servers, new_orders(0, harrow.up_to(18, "orders")))
     await harrow.aio.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order")

@@ -62,7 +62,7 @@ async def test_the_last_totals_are_right(harrow: Harrow, service: Service) -> No
     orders, totals = harrow.topic("orders", partitions=1), harrow.topic("totals", partitions=1)
     harrow.start(service, harrow.bootstrap_servers, name="turnover")
     async with harrow.chaos(kill_program("turnover")):
-        await place_orders(harrow.bootstrap_servers, new_orders(0, 20))
+        await place_orders(harrow.bootstrap_servers, new_orders(0, harrow.up_to(20, "orders")))
     await harrow.aio.await_caught_up("turnover", orders)
     turnover = folded(add, {"total": 0}, key="customer")
     harrow.verify_pipeline(orders, totals, guarantee="exactly-once", record_id="customer", relation=turnover)

@@ -14,6 +14,7 @@ from harrow.faults.system import TRANSACTIONAL_IDS, Broker, HasTraffic, System
 
 from ..histories.live_taps import TransactionalIds
 from ..requests.final_groups import list_groups
+from .counted_frames import CountedFrames
 from .fault_clients import fault_clients
 from .knobs import Arm, Call, HostLinks, RuleTable, request_arms
 from .local_traffic import AcknowledgedTraffic
@@ -93,6 +94,7 @@ class ForeignSystem(System):
         self.session_timeout_ms = cluster.session_timeout_ms
         self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
         self.clients = fault_clients(lambda: cluster.own_servers)
+        self.client_frames = CountedFrames(cluster.folder)
         self.programs = {}
         self.dependencies = {}
         self._foreign = cluster

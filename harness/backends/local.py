@@ -40,6 +40,7 @@ from harrow.faults.rule_kinds import (
 from harrow.faults.system import TRANSACTIONAL_IDS, Broker, HasTraffic, System
 
 from ..requests.operator import Operator
+from .counted_frames import CountedFrames
 from .credentials import access_arms, credentials_of
 from .disk_changes import DiskChanges, Make
 from .disk_damage import damaged
@@ -264,6 +265,8 @@ class LocalSystem(System):
         self.operator = Operator(lambda: cluster.own_servers)
         self.clients = fault_clients(lambda: cluster.own_servers)
         self.membership = self
+        if cluster.config.flag("harrow.tap"):
+            self.client_frames = CountedFrames(cluster.folder)
         self.owned_by(None)
         self.programs = {}
         self.dependencies = {}

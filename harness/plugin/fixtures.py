@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -80,6 +80,8 @@ class Replays:
     """Added to the names of the run folders, so that those of the failed test stay."""
     faultless: bool = False
     """Whether no chaos block injects a fault."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes that are smaller than the test says (`run/sizes.py`)."""
 
     def of_fixture(self, name: str) -> dict[int, Schedule]:
         """Return those of one fixture, by number."""
@@ -253,6 +255,8 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     chosen = _options(worker, item, arguments)
     name = str(request.fixturename)
     replays = item.stash.get(REPLAYS, NO_REPLAYS)
+    if chosen.schedule and replays is NO_REPLAYS:
+        replays = _recorded(chosen, name)
     harrow = _new_harrow(
         worker,
         chosen,
@@ -264,6 +268,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     run = run_of(harrow)
     run.replays = replays.of_fixture(name)
     run.faultless = replays.faultless
+    run.shrink_sizes(replays.sizes)
     if chosen.backend == SIMULATED and not chosen.keep:
         run.draw_invalid_only()
     run.made.on_verdict(lambda verdict: _record(worker, run, verdict))
@@ -278,6 +283,15 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
             run.remove_data()
     if failures:
         pytest.fail("\n".join(failures), pytrace=False)
+
+
+def _recorded(chosen: Options, fixture: str) -> Replays:
+    """Return what `--harrow-schedule` lets the chaos blocks of a test run."""
+    from .recorded_schedules import by_roles, recorded, sizes_of
+
+    schedules = recorded(chosen)
+    rows = {(fixture, block): by_roles(schedule) for block, schedule in schedules.items()}
+    return Replays(rows, "", sizes=sizes_of(schedules))
 
 
 def _source(worker: Worker, chosen: Options) -> ClusterSource:

@@ -8,6 +8,7 @@ reach everything else through the `harrow` fixture.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -37,7 +38,15 @@ from .fixtures import (
 )
 from .requested_fixtures import RUNS, runs_of, uses_harrow
 from .run_index import WITHOUT_VERDICT, RunIndex
-from .workers import SIMULATION_SOCKET, WORKER, is_simulated_test, is_worker, send_to_worker, start_worker
+from .workers import (
+    SIMULATION_SOCKET,
+    WORKER,
+    is_simulated_test,
+    is_worker,
+    is_written_for_simulations,
+    send_to_worker,
+    start_worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -153,6 +162,7 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"spark {chosen.spark}")
     if chosen.spark_data:
         parts.append(f"spark data {shown(chosen.spark_data)}")
+    parts += [f"schedule {path.name}" for _, path in chosen.schedule]
     parts += [f"{name}={value}" for name, value in chosen.config.items()]
     parts += [f"PLANTED BUG {module}" for module in chosen.plant]
     return f"harrow: {', '.join(parts)}"
@@ -230,6 +240,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         raise
     if unused := unused_in(item):
         pytest.fail("\n".join(unused), pytrace=False)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the coroutine of a test that was written for a simulation, and runs on real brokers."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or not is_written_for_simulations(pyfuncitem):
+        return None
+    import asyncio
+
+    source: Any = pyfuncitem
+    names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -90,6 +90,8 @@ class Options:
     """How many processes run the seeds of such a test; 0: as many as there are cores, one under xdist."""
     shrink: int = 0
     """How many runs may be used to make the schedule of a failed test smaller; 0: none."""
+    schedule: tuple[tuple[int, Path], ...] = ()
+    """Files of recorded schedules, and which chaos block of a test each is for: it runs in place of the block's own."""
     keep_runs: int = 20
     """How many runs stay in the out folder, this one included."""
 
@@ -241,6 +243,19 @@ def _text(value: object) -> str:
     return value
 
 
+def _schedule_files(value: object) -> tuple[tuple[int, Path], ...]:
+    """Parse a file, or a folder with the files of a run, to files by the number of the block, from 1 up."""
+    given = Path(str(value)).absolute()
+    if given.is_file():
+        return ((1, given),)
+    from .. import run_folder
+
+    files = tuple(run_folder.numbered_files(given, run_folder.SCHEDULE)) if given.is_dir() else ()
+    if not files:
+        raise ValueError(f"{value}: expected a schedule.json, or the folder of a run that has one")
+    return files
+
+
 def _path(value: object) -> Path:
     return Path(str(value))
 
@@ -316,6 +331,13 @@ OPTIONS: tuple[OptionSpec, ...] = (
         metavar="RUNS",
         doc="run each failed test up to RUNS more times with ever fewer faults, and print the smallest schedule with "
         "which it still fails, as a test to paste",
+    ),
+    OptionSpec(
+        name="schedule",
+        parse=_schedule_files,
+        metavar="PATH",
+        doc="what the chaos blocks of a test run in place of their own faults: a schedule.json of a run, or a run "
+        "folder with those of all its blocks; on real brokers by roles",
     ),
     OptionSpec(
         name="seeds",

@@ -74,7 +74,8 @@ def repeat_line(item: pytest.Item) -> str:
     words = ["pytest", argument_of(config, original_nodeid(item))]
     words += _seed_words(item)
     words += given_words(
-        config, ("brokers", "scope", "backend", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
+        config,
+        ("brokers", "scope", "backend", "schedule", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS),
     )
     words += configuration_words(config)
     order = getattr(config.option, "randomly_seed", None)
@@ -182,14 +183,17 @@ def _copied(item: pytest.Function, number: str) -> pytest.Function:
 
 
 def failure_of(error: BaseException | None) -> str:
-    """Return the name of a failure: the forbidden anomalies of the verdict, or `unknown`, or the exception's class."""
+    """Return the name of a failure: the forbidden anomalies of the verdict, or `unknown`, or the exception's class.
+
+    What `recovers_within=` and guarantees of extensions forbid counts too, such as `stalled`.
+    """
     from ..checks.guarantees import forbidden
     from ..errors import VerdictError
 
     if not isinstance(error, VerdictError):
         return type(error).__name__
     verdict = error.verdict
-    found = verdict.anomaly_names() & set(forbidden(verdict.guarantees))
+    found = verdict.anomaly_names() & forbidden(verdict.guarantees).union(*verdict.added_guarantees.values())
     return ", ".join(sorted(found)) or verdict.status.value
 
 

@@ -23,10 +23,11 @@ from _pytest.runner import runtestprotocol
 from harrow.faults.schedule import Schedule
 
 from ..search.pasted import pasted_test
-from ..search.shrinking import Shrunk, shrink, with_roles
+from ..search.shrinking import Shrunk, shrink
 from .fixtures import REPLAYS, USED, Replays, TestState
+from .recorded_schedules import by_roles
 from .repeating import PROPERTY_FAILURE
-from .requested_fixtures import RUNS, harrow_fixtures, runs_of, uses_harrow
+from .requested_fixtures import RUNS, SIMULATED_TEST, harrow_fixtures, runs_of, uses_harrow
 
 REPEATS = 2
 FOLDER = "-shrink"
@@ -45,8 +46,8 @@ class ShrinkFailures:
 
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Run a test that uses Harrow: when it fails, again with ever fewer faults."""
-        if not uses_harrow(item) or EXAMPLES in harrow_fixtures(item):
-            return None
+        if not uses_harrow(item) or EXAMPLES in harrow_fixtures(item) or SIMULATED_TEST in item.stash:
+            return None  # a simulated test is shrunk where its seeds run (`shrinking_seeds.py`)
         run_and_shrink(item, nextitem, self._runs_most)
         return True
 
@@ -179,9 +180,3 @@ class TestShrinker:
                 shutil.rmtree(run.folder, ignore_errors=True)
         found = (failure_names(report) for report in reports if report.failed and report.when == "call")
         return any(self._failure & names for names in found)
-
-
-def by_roles(schedule: Schedule) -> Schedule:
-    """Return a recorded schedule with roles in place of brokers; a test fails when one of its steps cannot fire."""
-    steps = tuple(replace(step, required=True) for step in with_roles(schedule).steps)
-    return replace(schedule, steps=steps, run={}, notes={})

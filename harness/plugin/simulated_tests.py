@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import random
 import select
 import shlex
 import shutil
@@ -28,15 +27,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harrow.faults.schedule import Schedule
 
-from ..backends.simulated.source import FRAMES_MOST
+from ..backends.choice import LOCAL
 from ..owned_folders import make_owned
+from ..run_folder import SCHEDULE
 from ..search.pasted import pasted_seed
-from ..search.shrinking import Shrunk, shrink
 from . import options as declared
+from .recorded_schedules import recorded, sizes_of
 from .repeating import argument_of, configuration_words, given_words, original_nodeid
-from .requested_fixtures import SIMULATED_TEST, factory_arguments
+from .requested_fixtures import SIMULATED_TEST, factory_arguments, harrow_fixtures
+from .seed_progress import SeedProgress
+from .shrinking_seeds import RUNS_MOST, Rows, SeedShrinker, SmallerFailure
 from .simulation_server import CRASHED, FAILED, IDLE, REAL_MOST_S, RUN, SKIPPED, SeedRequest, SeedResult
 from .workers import SIMULATION_SOCKET, WORKER, Worker, folder_name
 
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
 
 PROPERTY_SIMULATED = "harrow.simulated"
 BASELINE_SEED = 0
-SHRINK_RUNS = 40
-WORLDS = 3
-"""In how many worlds a smaller schedule is tried as it is."""
-REDRAWS = 20
-"""How often the moments of its faults are drawn again before it is given up."""
 NO_RANDOM_ADDRESSES = 0x0040000
 """ADDR_NO_RANDOMIZE of personality(2)."""
 START_S = 60.0
@@ -57,6 +53,8 @@ START_S = 60.0
 END_S = 10.0
 SPACE = 1 << 30
 """So many bytes must be free in the shared memory for the run folders of seeds."""
+ON_PROCESSES = "--harrow-repeat=5"
+"""Real processes do not repeat the order of packets."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 
 
@@ -103,10 +101,13 @@ class SeedSearch:
         self._processes: list[SeedProcess] = []
         self._windows: list[int] = []
         self._results: list[SeedResult] = []
-        self._shrunk: dict[str, Shrunk] = {}
-        self._smallest: SeedResult | None = None
+        self._shrinker: SeedShrinker | None = None
+        self._smaller: SmallerFailure | None = None
+        self._kept: SeedResult | None = None
+        """The run of the smallest failure whose folder the user has."""
         self._said = ""
         self._started = 0
+        self._progress = SeedProgress(item, worker)
         self._scratch = make_owned("harrow-seeds-", _scratch_root())
         """The out folder of runs whose folder is not kept."""
 
@@ -114,6 +115,8 @@ class SeedSearch:
 
     def run(self) -> SeedResult | None:
         """Run the baseline and the seeds; return the first failure, and shrink it."""
+        if self._chosen.schedule:
+            return self._replay()
         first = self._process(0)
         baseline = first.ask(self._request(BASELINE_SEED, "without-faults", faultless=True))
         if baseline.outcome == SKIPPED:
@@ -135,6 +138,18 @@ class SeedSearch:
             self._keep(failed)
         return failed
 
+    def _replay(self) -> SeedResult | None:
+        """Run one seed with the schedules of `--harrow-schedule`, and the sizes of the run that recorded them."""
+        schedules = recorded(self._chosen)
+        (fixture,) = harrow_fixtures(self._item)
+        rows = {f"{fixture}/{block}": json.loads(schedule.to_json()) for block, schedule in schedules.items()}
+        seed, sizes = self._chosen.seed, sizes_of(schedules)
+        result = self._process(0).ask(self._request(seed, f"seed-{seed}", kept=True, schedules=rows, sizes=sizes))
+        if result.outcome == SKIPPED:
+            pytest.skip(result.text)
+        self._results.append(result)
+        return result if result.outcome in (FAILED, CRASHED) else None
+
     def _search(self) -> SeedResult | None:
         """Run the seeds in order on all processes; return the failure with the lowest seed among those that ran."""
         seeds = iter(range(self._chosen.seed, self._chosen.seed + self._chosen.seeds))
@@ -149,6 +164,7 @@ class SeedSearch:
                 request = busy.pop(process)
                 result = process.receive(request.seed)
                 self._results.append(result)
+                self._progress.show(f"harrow: {self._search_words()}")
                 if result.outcome in (FAILED, CRASHED):
                     failed.append(result)
                 self._remove(f"seed-{request.seed}")
@@ -166,8 +182,12 @@ class SeedSearch:
         self._started += 1
         return SeedProcess(self._item, self._worker, self._scratch / f"process-{self._started}.log")
 
-    def _request(self, seed: int, name: str, *, kept: bool = False, **fields: Any) -> SeedRequest:
-        """`kept`: whether the run folder is to stay."""
+    def _request(
+        self, seed: int, name: str, *, kept: bool = False, schedules: Rows | None = None, **fields: Any
+    ) -> SeedRequest:
+        """`kept`: whether the run folder is to stay. Each run itself notes in its schedules what it ran on."""
+        if schedules is not None:
+            fields["schedules"] = {key: {**row, "run": {}} for key, row in schedules.items()}
         out = self._worker.out(self._chosen) if kept or self._chosen.keep else self._scratch
         return SeedRequest(seed=seed, out=str(out), folder=f"{self._base}/{name}", windows_ms=self._windows, **fields)
 
@@ -195,70 +215,46 @@ class SeedSearch:
             )
 
     def _shrink(self, failed: SeedResult) -> None:
-        names = frozenset(failed.failure.split(", "))
-        schedules = {key: Schedule.from_json(json.dumps(row)) for key, row in failed.schedules.items()}
-        given = self._item.config.getoption("--harrow-shrink")
-        self._smallest, left = failed, SHRINK_RUNS if given is None else self._chosen.shrink
-        for key in list(schedules):
+        given = "shrink" in self._worker.flags or "shrink" in self._worker.ini
+        runs_most = self._chosen.shrink if given else RUNS_MOST
+        self._shrinker = SeedShrinker(failed, self._run_smaller, self._windows, runs_most)
+        self._smaller = self._shrinker.shrink()
 
-            def trial(candidate: Schedule, key: str = key) -> Schedule | None:
-                for world, tried in self._tries(key, candidate):
-                    rows = {name: json.loads(row.to_json()) for name, row in {**schedules, key: tried}.items()}
-                    if (found := self._fails_with(world, rows, names, key)) is not None:
-                        return found
-                return None
-
-            shrunk = shrink(schedules[key], trial, runs_most=max(0, left))
-            left -= shrunk.runs
-            schedules[key] = shrunk.schedule
-            self._shrunk[key] = shrunk
-
-    def _tries(self, key: str, candidate: Schedule) -> Iterator[tuple[int, Schedule]]:
-        """Yield worlds and schedules in which a candidate is tried: as it is, then with its faults at other moments.
-
-        What was left out took time, and a fault mostly shows a bug only at few moments, so they are drawn again.
-        """
-        for world in range(WORLDS):
-            yield world, candidate
-        number = int(key.rpartition("/")[2])
-        if not candidate.steps or number >= len(self._windows) or any(step.after for step in candidate.steps):
-            return
-        share_ms = self._windows[number] // len(candidate.steps)
-        for redraw in range(REDRAWS):
-            rng = random.Random(redraw)  # noqa: S311 - repeatable, not secret
-            steps = [
-                replace(
-                    step,
-                    trigger="healed",
-                    at_ms=rng.randint(0, share_ms),
-                    frames=rng.randint(0, FRAMES_MOST),
-                    fired_ms=None,
-                )
-                for step in candidate.steps
-            ]
-            yield WORLDS + redraw, replace(candidate, steps=tuple(steps))
-
-    def _fails_with(self, world: int, rows: Mapping[str, Any], names: frozenset[str], key: str) -> Schedule | None:
-        assert self._smallest is not None, "a failure is made smaller"
+    def _run_smaller(
+        self, seed: int, rows: Rows, sizes: Mapping[str, int], windows_ms: list[int], *, faultless: bool = False
+    ) -> SeedResult:
         name = f"smaller-{len(self._results)}"
-        result = self._process(0).ask(self._request(self._smallest.seed + world, name, schedules=rows))
+        request = self._request(seed, name, faultless=faultless, sizes=sizes, schedules=None if faultless else rows)
+        result = self._process(0).ask(replace(request, windows_ms=windows_ms))
         self._results.append(result)
+        if self._shrinker is not None:
+            self._progress.show(f"harrow: {self._shrinker.best_words()}, {self._rate_words()}")
         self._remove(name)
-        if not names & set(result.failure.split(", ")):
-            return None
-        self._smallest = result
-        return Schedule.from_json(json.dumps(result.schedules[key]))
+        return result
 
     def _keep(self, failed: SeedResult) -> None:
         """Run the smallest failure once more, in the out folder of the user."""
-        smallest = self._smallest or failed
-        schedules = smallest.schedules if self._smallest is not None else None
-        request = self._request(smallest.seed, f"seed-{smallest.seed}", kept=True, schedules=schedules)
+        smallest, sizes, rows = self._smallest_of(failed), dict[str, int](), None
+        if self._smaller is not None:
+            rows, sizes = self._smaller.rows, self._smaller.sizes
+        request = self._request(smallest.seed, f"seed-{smallest.seed}", kept=True, schedules=rows, sizes=sizes)
         again = self._process(0).ask(request)
         if again.outcome == smallest.outcome:
-            self._smallest = again
+            self._kept = again
+
+    def _smallest_of(self, failed: SeedResult) -> SeedResult:
+        return self._kept or (failed if self._smaller is None else self._smaller.result)
 
     # -------------------------------------------------------------------------------------- words
+
+    def _search_words(self) -> str:
+        """Say how far the search is."""
+        idle = sum(result.outcome == IDLE for result in self._results)
+        words = f"{len(self._results)} of {self._chosen.seeds} seeds"
+        return ", ".join([words, *([f"{idle} not judged"] if idle else []), self._rate_words()])
+
+    def _rate_words(self) -> str:
+        return f"{len(self._results) / self._progress.elapsed_s:.1f} runs a second"
 
     def line(self) -> str:
         """Say how many seeds ran, and how fast."""
@@ -296,38 +292,59 @@ class SeedSearch:
 
     def properties(self, failed: SeedResult) -> list[tuple[str, object]]:
         """Return what the reports of pytest show of the failure: the verdict, its page."""
-        smallest = self._smallest or failed
+        smallest = self._smallest_of(failed)
         return [(name, value) for name, value in smallest.properties if name.startswith("harrow.")]
 
     def explained(self, failed: SeedResult) -> str:
         """Return the report of the test."""
-        smallest = self._smallest or failed
+        smallest = self._smallest_of(failed)
         parts = [f"seed {failed.seed}: {failed.line or failed.text}"]
         if self._said:
             parts.append(f"harrow: {self._said}")
-        for key, shrunk in self._shrunk.items():
-            found = f"{failed.failure}; {shrunk.summary()}"
-            if not shrunk.schedule.steps:
-                parts.append(f"{key}: {failed.failure} needs no fault of this block")
-                continue
-            name = self._item.originalname or self._item.name
-            text = pasted_seed(name.removeprefix("test_"), smallest.seed, shrunk.schedule, found)
-            parts.append(f"{found}\n\n{text}")
+        if self._smaller is not None:
+            parts += self._shrunk_words(self._smaller, failed)
         parts.append(smallest.text)
         parts += [f"{name}\n{body}" for name, body in smallest.sections]
         page = dict(smallest.properties).get("harrow.page")
         if page:
             parts.append(f"the page of this run: {page}")
         parts.append(f"repeat with: {self._repeat(failed.seed)}")
+        if self._kept is not None and self._smaller is not None and (found := self._schedules_of(self._kept)):
+            parts.append(f"repeat the smallest run with: {self._repeat(self._kept.seed, f'--harrow-schedule={found}')}")
+            again = self._command(f"--harrow-backend={LOCAL}", f"--harrow-schedule={found}", ON_PROCESSES)
+            parts.append(f"the same faults on real processes: {again}")
         return "\n\n".join(part.rstrip() for part in parts if part)
 
-    def _repeat(self, seed: int) -> str:
-        words = ["pytest", argument_of(self._item.config, original_nodeid(self._item))]
-        words += [f"--harrow-seed={seed}", "--harrow-seeds=1", *_given_words(self._item.config)]
-        return shlex.join(words)
+    def _shrunk_words(self, smaller: SmallerFailure, failed: SeedResult) -> Iterator[str]:
+        """Yield what the shrink found: the schedule of each block as a test to paste."""
+        found = f"{failed.failure}; {smaller.summary()}"
+        yield found
+        name = (self._item.originalname or self._item.name).removeprefix("test_")
+        for key in smaller.shrunk:
+            schedule = smaller.schedule(key)
+            if schedule.steps:
+                yield pasted_seed(name, smaller.result.seed, schedule, found, smaller.sizes)
+            else:
+                yield f"{key}: {failed.failure} needs no fault of this block"
+
+    def _repeat(self, seed: int, *more: str) -> str:
+        return self._command(f"--harrow-seed={seed}", "--harrow-seeds=1", *more, *_given_words(self._item.config))
+
+    def _command(self, *options: str) -> str:
+        return shlex.join(["pytest", argument_of(self._item.config, original_nodeid(self._item)), *options])
+
+    def _schedules_of(self, kept: SeedResult) -> str:
+        """Return the file, or the folder of the files, with the schedules of a run that was kept; empty without any."""
+        run = self._worker.run_folder(self._chosen) / self._base / f"seed-{kept.seed}"
+        files = sorted(run.glob(f"*/{SCHEDULE.partition('.')[0]}*.json"))
+        if not files:
+            return ""
+        found = files[0] if len(files) == 1 else files[0].parent
+        return os.path.relpath(found, self._item.config.invocation_params.dir)
 
     def close(self) -> None:
         """End the processes."""
+        self._progress.end()
         for process in self._processes:
             process.close()
         shutil.rmtree(self._scratch, ignore_errors=True)

@@ -71,6 +71,8 @@ class SeedRequest:
     """Whether no fault is injected."""
     windows_ms: list[int] = field(default_factory=list[int])
     """How long the traffic of each block lasted without faults."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes that are smaller than the test says (`run/sizes.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,10 @@ class SeedResult:
     """How many faults took effect."""
     reached: dict[str, int] = field(default_factory=dict[str, int])
     """By the label of each `sometimes`: how often its condition was true."""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """The sizes that the test asked for (`run/sizes.py`)."""
+    least_sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """What they may be at least."""
     modules: list[str] = field(default_factory=list[str])
     """What a run without faults imported: the process imports it for all later runs."""
 
@@ -239,7 +245,7 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     worker.flags = {**worker.flags, "seed": request.seed, "out": Path(request.out)}
     known = set(sys.modules)
     schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
-    item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless)
+    item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless, sizes=request.sizes)
     began = os.times()
     _process = process = SimulatedProcess(request.seed)
     process.windows_ms = list(request.windows_ms)
@@ -289,6 +295,8 @@ def _result(item: pytest.Item, seed: int, reports: list[pytest.TestReport], proc
             for number, schedule in enumerate(run.schedules)
         },
         blocks_ms=process.blocks_ms,
+        sizes={name: size for run in runs for name, size in run.sizes.asked.items()},
+        least_sizes={name: size for run in runs for name, size in run.sizes.least.items()},
         reached=reached(),
         virtual_ms=world.loop.elapsed_ns // NS_PER_MS,
         trace_sha256=hashlib.sha256(world.trace.text().encode()).hexdigest() if outcome == FAILED else "",

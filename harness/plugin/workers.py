@@ -65,6 +65,10 @@ class Worker:
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     """How often each test began in this process, by its node id (`attempts.py`)."""
 
+    def written_options(self, item: pytest.Item, arguments: Mapping[str, Any]) -> Options:
+        """Return the options of a test without those of the command line."""
+        return declared.make_options({"seed": self.seed}, self.ini, read_marker(item), arguments)
+
     def options(self, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
         """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
         marker = read_marker(item) if item is not None else {}
@@ -238,6 +242,16 @@ def is_simulated_test(item: pytest.Item) -> bool:
         return any(worker.options(item, arguments).backend == SIMULATED for arguments in factory_arguments(item))
     except pytest.UsageError:
         return False  # the set-up of the test says what is wrong with its options
+
+
+def is_written_for_simulations(item: pytest.Item) -> bool:
+    """Whether a test has a Harrow fixture whose backend is simulated where the command line names no other one."""
+    worker = item.config.stash[WORKER]
+    try:
+        marked = (worker.written_options(item, arguments).backend for arguments in factory_arguments(item))
+        return any(backend == SIMULATED for backend in marked)
+    except pytest.UsageError:
+        return False
 
 
 def is_worker(config: pytest.Config) -> bool:

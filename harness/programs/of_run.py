@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from ..histories.program_ends import ProgramEnd
     from ..security.client_settings import Access
-    from .services import Service
-    from .user_program import Program
+    from .service_process import ServiceProcess
+    from .services import Main, Restart, Service
+    from .user_program import Program, ProgramProcess
 
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -67,7 +68,7 @@ class RunningPrograms:
         user: str,
     ) -> Program:
         """Make a program, and start it unless `start` is False; `Harrow.program` says what the arguments mean."""
-        from .user_program import Program, ProgramProcess, find_program
+        from .user_program import Program
 
         if not LEGAL_NAME.fullmatch(name):
             raise ConfigError(f"program {name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
@@ -77,32 +78,59 @@ class RunningPrograms:
                 raise ConfigError(f"program {name!r} runs already; stop() it, or choose another name")
             self._ended_programs += [replace(end, started_again=True) for end in earlier.ends()]
             earlier.close()
-        words = find_program(command)
-        access = self._access(user)
-        process = ProgramProcess(
-            name,
-            self._folder / run_folder.PROGRAMS / name,
-            words,
-            access.servers,
-            {**environment_of(access), **(environment or {})},
-            in_terminal=in_terminal,
-        )
-        program = Program(name, process)
+        program = Program(name, self._process(name, command, environment or {}, in_terminal=in_terminal, user=user))
         if start:
             program.start()
         self._programs[name] = program
         self.controls[name] = program.control
         return program
 
+    def _process(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], *, in_terminal: bool, user: str
+    ) -> ProgramProcess:
+        from .user_program import ProgramProcess, find_program
+
+        words = find_program(command)
+        access = self._access(user)
+        added = {**environment_of(access), **environment}
+        return ProgramProcess(name, self._folder_of(name), words, access.servers, added, in_terminal=in_terminal)
+
+    def _folder_of(self, name: str) -> Path:
+        return self._folder / run_folder.PROGRAMS / name
+
     def add_service(self, service: Service) -> None:
         """Start an asyncio service of a simulation; it has its name beside the programs."""
-        if not LEGAL_NAME.fullmatch(service.name):
-            raise ConfigError(f"service {service.name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -; give it a name=")
-        if service.name in self._programs:
-            raise ConfigError(f"a service {service.name!r} exists already; give this one another name=")
+        self._check_service(service.name)
         service.start()
         self._programs[service.name] = service
         self.controls[service.name] = service
+
+    def start_service(
+        self,
+        name: str,
+        main: Main | Coroutine[Any, Any, object],
+        args: tuple[object, ...],
+        restart: Restart,
+        *,
+        user: str,
+    ) -> ServiceProcess:
+        """Start an asyncio service as a process, and wait until its coroutine runs; it has its name as a program."""
+        from .service_process import ServiceProcess, command_of, write_call
+
+        self._check_service(name)
+        file = write_call(self._folder_of(name), name, main, args, restart)
+        service = ServiceProcess(name, self._process(name, command_of(file), {}, in_terminal=False, user=user), restart)
+        service.start()
+        self._programs[name] = service
+        self.controls[name] = service.control
+        service.await_begun()
+        return service
+
+    def _check_service(self, name: str) -> None:
+        if not LEGAL_NAME.fullmatch(name):
+            raise ConfigError(f"service {name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -; give it a name=")
+        if name in self._programs:
+            raise ConfigError(f"a service {name!r} exists already; give this one another name=")
 
     @property
     def watched(self) -> WatchedPrograms:
@@ -132,4 +160,4 @@ class RunningPrograms:
         """End every program: SIGTERM, then SIGKILL. Return why the test must fail: services that raised."""
         programs, self._programs = list(self._programs.values()), {}
         self.controls.clear()
-        return [text for program in programs for text in program.close() or ()]
+        return [text for program in programs for text in program.close()]

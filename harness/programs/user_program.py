@@ -317,7 +317,8 @@ class Program:
                 f"the program {self.name!r}: {error}. A script needs a first line such as #!/bin/sh"
             ) from None
 
-    def close(self) -> None:
-        """End it, and what it started."""
+    def close(self) -> list[str]:
+        """End it, and what it started; return why the test must fail."""
         self._process.end()
         self._process.close()
+        return []

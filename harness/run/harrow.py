@@ -165,6 +165,15 @@ class Harrow(ProgramCalls):
         """
         return self._run.topic(name, partitions, replication_factor, config)
 
+    def up_to(self, most: int, of: str = "records", *, least: int = 1) -> int:
+        """Return `most`: how many records, orders or users the test has, such as `range(harrow.up_to(200, "orders"))`.
+
+        While the failure of a simulated test is made smaller (docs/simulate-your-service.md) it returns fewer, `least`
+        or more, so that the report has the failure with few records. `of`: what is counted, for the report; the same
+        name stands for the same number in the whole test.
+        """
+        return self._run.sizes.up_to(most, of, least)
+
     # ---------------------------------------------------------------------------------- clients
 
     def client_config(self, user: str = APP, *, library: str = "librdkafka") -> dict[str, Any]:

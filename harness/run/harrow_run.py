@@ -23,7 +23,6 @@ from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError
 from harrow.faults.background import BackgroundNemesis
 from harrow.faults.controls import PeerKind
-from harrow.faults.errors import CapabilityError
 from harrow.faults.runs import ORDERS
 from harrow.faults.schedule import Schedule
 
@@ -36,7 +35,7 @@ from ..errors import VerdictError
 from ..programs.dependencies import Dependencies
 from ..programs.of_run import RunningPrograms
 from ..run_settings import RunSettings, fields_of_producer
-from ..security.choice import INSECURE, Security
+from ..security.choice import APP, INSECURE, Security
 from ..seeds import child_seed
 from ..terminal_notes import show_on_stderr
 from ..topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
@@ -50,6 +49,7 @@ from .credentials import RunCredentials
 from .recording import RecordingClients
 from .recovery import least_isr_of, progress_facts
 from .share_claims import note_consumed_by
+from .sizes import BROKERS, RunSizes
 from .values import Values, seeded_faker
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from ..backends.clusters import ClusterSource
     from ..checks import SparkHandle, Verdict
+    from ..programs.service_process import ServiceProcess
     from ..programs.services import Main, Restart, Service
     from ..promises.pipeline_promise import PipelinePromise
     from ..promises.topic_promise import TopicPromise
@@ -95,7 +96,8 @@ class HarrowRun:
         self.seed = seed
         self._seed = child_seed(seed, *seed_names) if seed_names else seed
         self.name = name
-        self.brokers = brokers
+        self.sizes = RunSizes()
+        self.brokers = self.sizes.brokers(brokers)
         self._config = dict(config or {})
         self._plants = tuple(plants)
         self._early_spark = early_spark
@@ -149,6 +151,13 @@ class HarrowRun:
     @repeat.setter
     def repeat(self, command: str) -> None:
         self._verifier.repeat = command
+
+    def shrink_sizes(self, smaller: Mapping[str, int]) -> None:
+        """Run with smaller sizes than the test says; called before the cluster starts."""
+        assert self._cluster is None, "the cluster has its size"
+        asked = self.sizes.asked[BROKERS]
+        self.sizes = RunSizes(smaller)
+        self.brokers = self.sizes.brokers(asked)
 
     def draw_invalid_only(self) -> None:
         """Draw no page of a valid verdict: for runs whose folder is removed."""
@@ -213,6 +222,7 @@ class HarrowRun:
         """Create a topic and wait for its leaders; `Harrow.topic`."""
         unique = f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}" if self._source.shared else name
         brokers = len(self.cluster.brokers)
+        partitions = self.sizes.partitions(name, partitions)
         replicas = min(3, brokers) if replication_factor is None else replication_factor
         topic = Topic(name=unique, partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         check_topic(topic, brokers)
@@ -327,6 +337,7 @@ class HarrowRun:
             replication_factor=topic.replication_factor,
             topic_config=topic.config,
             plants=self._plants,
+            sizes=self.sizes.smaller,
             workload=self.workload,
             guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss",
             **made,
@@ -336,19 +347,18 @@ class HarrowRun:
 
     def start(
         self, main: Main | Coroutine[Any, Any, object], args: tuple[object, ...], name: str, restart: Restart
-    ) -> Service:
-        """Start an asyncio service on a simulated machine; `Harrow.start`."""
+    ) -> Service | ServiceProcess:
+        """Start an asyncio service on a simulated machine, or as a process; `Harrow.start`."""
         from ..backends.knobs import HostLinks
         from ..backends.simulated.cluster import SimulatedRunningCluster
         from ..backends.simulated.process import current
-        from ..programs.services import Service, name_of
+        from ..programs.services import RESTARTS, Service, name_of
 
         cluster = self.cluster
         if not isinstance(cluster, SimulatedRunningCluster):
-            raise CapabilityError(
-                f"harrow.start() runs asyncio services in a simulation, and the backend is {self.backend}: choose "
-                'backend="simulated", or start a program: harrow.program("billing", [sys.executable, "billing.py"])'
-            )
+            if restart not in RESTARTS:
+                raise ConfigError(f"harrow.start(restart={restart!r}): expected one of {', '.join(RESTARTS)}")
+            return self.programs.start_service(name or name_of(main), main, args, restart, user=APP)
         view = current().view
         service = Service(
             name or name_of(main), cluster.simulated, main, args, enter=view.enter, restart=restart, output=view.output

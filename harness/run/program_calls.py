@@ -13,6 +13,7 @@ from ..security.choice import APP
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from ..programs.service_process import ServiceProcess
     from ..programs.services import Service
     from ..programs.user_program import Program
     from .harrow_run import HarrowRun
@@ -54,13 +55,15 @@ class ProgramCalls:
         *args: object,
         name: str = "",
         restart: Literal["never", "on-failure", "always"] = "never",
-    ) -> Service:
-        """Start an asyncio service on a machine of its own, in a simulation (`backend="simulated"`).
+    ) -> Service | ServiceProcess:
+        """Start an asyncio service on a machine of its own in a simulation, or else as a process of its own.
 
         `main`: a function that returns a coroutine, called with `args` at each start, or a coroutine, which can start
         once. `name`: what faults call it, `kill_program("billing")`; by default the name of the function, or of the
         file of a `main`. `restart`: "never", "on-failure" or "always": what its supervisor does a second after it ended
         by itself. A service that raises, and that nothing restarts, fails the test.
+
+        A process finds `main` by its module and name, and gets `args` pickled; the call returns when `main` runs.
         """
         return self._run.start(main, args, name, restart)
 

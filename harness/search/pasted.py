@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pprint
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,15 +48,20 @@ def pasted_test(name: str, schedule: Schedule, found: str) -> str:
     )
 
 
-def pasted_seed(name: str, seed: int, schedule: Schedule, found: str) -> str:
-    """Return a simulated test of the user's code with this seed and schedule: the same run each time."""
+def pasted_seed(name: str, seed: int, schedule: Schedule, found: str, sizes: Mapping[str, int]) -> str:
+    """Return a simulated test of the user's code with this seed and schedule: the same run each time.
+
+    `sizes`: those that are smaller than the test says.
+    """
     plain = replace(schedule, run={}, notes={})
+    brokers = f", brokers={sizes['brokers']}" if "brokers" in sizes else ""
+    others = ", ".join(f"{size} {name}" for name, size in sizes.items() if name != "brokers")
     return (
         f"import pytest\n{schedule_text(plain)}\n\n"
-        f'@pytest.mark.harrow(backend="simulated", seed={seed}, seeds=1)\n'
+        f'@pytest.mark.harrow(backend="simulated", seed={seed}, seeds=1{brokers})\n'
         f"async def test_{name}(harrow):\n"
         f'    """{found}"""\n'
-        "    ...  # the topics and services of your test\n"
+        f"    ...  # the topics and services of your test{f', with {others}' if others else ''}\n"
         "    async with harrow.chaos(schedule=SCHEDULE):\n"
         "        ...  # its traffic\n"
         "    harrow.verify(...)  # as in your test\n"

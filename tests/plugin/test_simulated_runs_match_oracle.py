@@ -29,7 +29,7 @@ def test_the_kernels_find_in_simulated_runs_what_the_oracle_finds(tmp_path: Path
     words = ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "judged_by_both", "-q", "--harrow-shrink=0"]
     files = [str(GALLERY / f"test_{name}.py") for name in PAIRS]
     command = [sys.executable, "-m", "pytest", *words, f"--harrow-seeds={SEEDS}", "--harrow-seed=1", *files]
-    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    ended = subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert len(rows) > len(PAIRS) * SEEDS, ended.stdout + ended.stderr
     assert [row for row in rows if row["kernels"] != row["oracle"] or row["crashed"]] == []
