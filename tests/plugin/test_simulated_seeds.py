@@ -94,7 +94,7 @@ def other_interpreters() -> list[Path]:
     places += sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/python"))
     found: list[Path] = []
     for place in filter(Path.exists, places):
-        command = [place, "-c", "import sys; print(sys.version)"]
+        command = [str(place), "-c", "import sys; print(sys.version)"]
         said = subprocess.run(command, check=True, capture_output=True, text=True)
         if said.stdout.strip() != sys.version:
             found.append(place)
@@ -111,7 +111,7 @@ def test_another_patch_version_of_python_gives_the_same_runs(pytester: pytest.Py
     paths = [sysconfig.get_path("purelib"), str(Path(__file__).parents[2] / ".typing")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     traces: list[str] = []
-    for python in (sys.executable, others[0]):
+    for python in (sys.executable, str(others[0])):
         command = [python, "-m", "pytest", *ALONE, "--harrow-seed=1"]
         ended = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
         assert "2 failed, 1 passed" in ended.stdout, ended.stdout + ended.stderr

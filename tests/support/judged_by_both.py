@@ -15,6 +15,7 @@ from harrow.harness.checks import kernels
 from harrow.harness.checks.kernels import loading
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import PartitionInputs
+from harrow.harness.checks.kernels.inputs import arrange as arrange_rows
 from harrow.harness.checks.log_changes import LogChanges
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
@@ -27,7 +28,7 @@ NAMES = {
 """What the oracle finds; other oracles have the rest."""
 MOST = 10_000
 
-_arrange, _judge = loading.arrange, kernels.judge_inputs
+_judge = kernels.judge_inputs
 _rows: list[dict[str, Any]] = []
 
 
@@ -48,7 +49,7 @@ def arrange(
             "logs": {node: log.to_dicts() for node, log in logs.items()},
         }
     ]
-    return _arrange(job, ops, pending, batches, dict(logs), list(problems))
+    return arrange_rows(job, ops, pending, batches, dict(logs), list(problems))
 
 
 def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
@@ -86,4 +87,5 @@ def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
     return findings
 
 
-loading.arrange, kernels.judge_inputs = arrange, judge_inputs  # type: ignore[assignment]
+for module, name, own in ((loading, "arrange", arrange), (kernels, "judge_inputs", judge_inputs)):
+    setattr(module, name, own)

@@ -68,7 +68,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_line_is_drawn_at_one_place_and_gone_at_the_end() -> None:
     reporter = Reporter()
     with terminal() as (own, other):
-        progress = SeedProgress(item_of(reporter), SimpleNamespace(stderr=other))  # pyright: ignore[reportArgumentType] - what it uses of a worker
+        worker: Any = SimpleNamespace(stderr=other)
+        progress = SeedProgress(item_of(reporter), worker)
         progress.show(TEXT)
         assert written(own) == f"{CLEAR}{TEXT[:29]}\r"
         progress.show("harrow: 13")
@@ -89,8 +90,8 @@ def test_nothing_is_written_where_no_one_watches(where: str, monkeypatch: pytest
     reporter = Reporter()
     with terminal() as (own, other):
         read, write = os.pipe()
-        worker = SimpleNamespace(stderr=write if where == "pipe" else other)
-        progress = SeedProgress(item_of(reporter, **given), worker)  # pyright: ignore[reportArgumentType] - as above
+        worker: Any = SimpleNamespace(stderr=write if where == "pipe" else other)
+        progress = SeedProgress(item_of(reporter, **given), worker)
         progress.show(TEXT)
         progress.end()
         os.close(write)

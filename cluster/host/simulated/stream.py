@@ -204,7 +204,7 @@ class SimStream:
             self.inward.fabric.loop.call_soon(self.process, call)
 
     def _forget_when_over(self, *, reset: bool) -> None:
-        """Leave the directions to nobody, where nothing arrives any more."""
+        """Leave the directions without a receiver, where nothing arrives any more."""
         fabric = self.inward.fabric
         if reset:
             fabric.ended(self.inward)

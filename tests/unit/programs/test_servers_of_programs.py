@@ -141,7 +141,7 @@ def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
         assert (task.result(), sum(written)) == (b"", LARGE)
 
 
-def test_nobody_listens_before_a_server_starts_and_after_it_closed() -> None:
+def test_a_port_is_refused_before_its_server_starts_and_after_it_closed() -> None:
     async def serve_for_a_second() -> None:
         await asyncio.sleep(1)
         async with await asyncio.start_server(echo, "0.0.0.0", PORT):
@@ -217,7 +217,7 @@ def test_what_a_killed_program_leaves_is_the_end_and_a_reset_of_what_is_sent_to_
         found.append(repr(await reader.read()))
         try:
             while True:
-                writer.write(b"is somebody there?")
+                writer.write(b"is a program there?")
                 await writer.drain()
                 await asyncio.sleep(0.01)
         except ConnectionError as error:
