@@ -40,7 +40,7 @@ BOUNDED_OTHERWISE = {
     ("harness/checks/plan_server.py", "self._listener.accept()"): IDLE,
     ("harness/checks/plan_server.py", "connection.makefile('rb')"): IDLE,
     ("harness/commands/worker_processes.py", "channel.recv()"): IDLE,
-    ("harness/programs/run_service.py", "child.wait()"): "a supervisor lasts as long as its service; a signal ends both",
+    ("harness/programs/run_service.py", "child.wait()"): "a supervisor lasts as long as its service",
     ("harness/checks/spark_server.py", "listener.accept()"): READY,
     ("harness/checks/spark_server.py", "client.recv(64)"): READY,
     ("cluster/host/real/link.py", "self._sock.recv"): "`network.py` makes sockets that do not block",
