@@ -52,11 +52,12 @@ def write_call(
     folder: Path, name: str, main: Main | Coroutine[Any, Any, object], args: tuple[object, ...], restart: Restart
 ) -> Path:
     """Write what the process is to run; ConfigError for what cannot be given to another process."""
-    called = f"harrow.start({getattr(main, '__qualname__', main)}, …, name={name!r})"
+    given: Any = main
+    called = f"harrow.start({getattr(given, '__qualname__', given)}, …, name={name!r})"
     if isinstance(main, Coroutine):
         raise ConfigError(
             f"{called}: a coroutine cannot be given to another process; give the function and its arguments: "
-            f"harrow.start({name}, …)"
+            f"harrow.start({getattr(given, '__name__', name)}, …)"
         )
     module = _module_of(main)
     if module is None:
