@@ -165,7 +165,7 @@ class Service:
                 )
             coroutine: Coroutine[Any, Any, object] = main
         else:
-            coroutine = cast("Main", main)(*self._args)
+            coroutine = self._called(cast("Main", main))
         self._by = ITSELF
         host = self._machine.boot()
         self._loop = loop = ProgramLoop(host, enter=self._enter)
@@ -173,6 +173,19 @@ class Service:
         with loop.running():
             self._task = task = loop.create_task(coroutine, name=self.name)
             task.add_done_callback(self._main_ended)
+
+    def _called(self, main: Main) -> Coroutine[Any, Any, object]:
+        """Return the coroutine of a new start; ConfigError for a function that gives none."""
+        remedy = "give harrow.start() the coroutine function that it runs, and its arguments"
+        try:
+            coroutine: object = main(*self._args)
+        except RuntimeError as error:
+            if "running event loop" not in str(error):
+                raise
+            raise ConfigError(f"the service {self.name!r} starts a loop of its own ({error}): {remedy}") from error
+        if not inspect.iscoroutine(coroutine):
+            raise ConfigError(f"the service {self.name!r} is no coroutine, it returned {coroutine!r}: {remedy}")
+        return coroutine
 
     def _main_ended(self, task: asyncio.Task[object]) -> None:
         if task is not self._task or not self._machine.alive:

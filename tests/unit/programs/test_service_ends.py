@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import pytest
+from harrow.cluster.errors import ConfigError
 from harrow.cluster.host.programs import ProgramLoop
 from harrow.cluster.host.programs.process_view import ProcessView
 from harrow.cluster.host.seam import Peer
@@ -258,3 +259,16 @@ def test_a_service_that_sends_itself_the_signal_that_it_got_has_not_failed() -> 
         service.terminate()
         assert machine.world.loop.run_until(lambda: not service.alive, RUNS_MS)
     assert (service.exit_code, service.close()) == (143, [])
+
+
+def test_a_plain_function_is_refused_with_the_remedy() -> None:
+    machine = OneMachine()
+    returns_none: Any = lambda: None  # noqa: E731
+    with pytest.raises(ConfigError, match=r"'job' is no coroutine, it returned None: give harrow.start\(\) the corou"):
+        machine.service(returns_none)
+    coroutine = sleep(1)
+    runs_a_loop: Any = lambda: asyncio.run(coroutine)  # noqa: E731
+    loop = ProgramLoop(machine.client_machine("test").boot(), enter=machine.view.enter)
+    with loop.running(), pytest.raises(ConfigError, match=r"'job' starts a loop of its own \(asyncio.run\(\) cannot"):
+        machine.service(runs_a_loop)
+    coroutine.close()
