@@ -262,10 +262,10 @@ def test_a_service_that_sends_itself_the_signal_that_it_got_has_not_failed() -> 
 
 
 def test_a_plain_function_is_refused_with_the_remedy() -> None:
-    machine = OneMachine()
     returns_none: Any = lambda: None  # noqa: E731
     with pytest.raises(ConfigError, match=r"'job' is no coroutine, it returned None: give harrow.start\(\) the corou"):
-        machine.service(returns_none)
+        OneMachine().service(returns_none)
+    machine = OneMachine()
     coroutine = sleep(1)
     runs_a_loop: Any = lambda: asyncio.run(coroutine)  # noqa: E731
     loop = ProgramLoop(machine.client_machine("test").boot(), enter=machine.view.enter)
