@@ -44,24 +44,32 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = 100 if os.environ.get("HARROW_LONG") == "1" else 40
     settings.register_profile("suite", deadline=None, max_examples=examples)
     settings.load_profile("suite")
-    if not hasattr(config, "workerinput") and "HARROW_RENDEZVOUS" not in os.environ:
-        keep_temporary_files_in_memory()
+    is_worker, begins = hasattr(config, "workerinput"), "HARROW_RENDEZVOUS" not in os.environ
+    if begins and not is_worker:
+        keep_temporary_files_in_memory(config)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         folder = tempfile.mkdtemp(prefix="harrow-suite-")
         os.environ["HARROW_RENDEZVOUS"] = os.path.join(folder, "spark.sock")
         os.environ["HARROW_CONTROLLER"] = str(os.getpid())
         os.environ.setdefault("HARROW_AOT", "0")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if (begins or is_worker) and "HARROW_SUITE_OUT" in os.environ and config.getoption("--harrow-out") is None:
+        config.option.harrow_out = os.environ["HARROW_SUITE_OUT"]
 
 
-def keep_temporary_files_in_memory() -> None:
-    """Let temporary files of this run be in memory, where there is enough of it and the user chose no other folder."""
+def keep_temporary_files_in_memory(config: pytest.Config) -> None:
+    """Let temporary files of this run be in memory, where there is enough of it and the user chose no other folder.
+
+    So is the out folder of a run by several workers.
+    """
     if "TMPDIR" in os.environ or not os.path.isdir(SHARED_MEMORY) or not os.access(SHARED_MEMORY, os.W_OK):
         return
     with open("/proc/meminfo") as file:
         available = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
     if shutil.disk_usage(SHARED_MEMORY).free >= SPACE and available >= MEMORY:
         os.environ["TMPDIR"] = tempfile.tempdir = SHARED_MEMORY
+        if config.getoption("numprocesses", None):
+            os.environ["HARROW_SUITE_OUT"] = os.path.join(SHARED_MEMORY, f"harrow-out-{os.getuid()}")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
