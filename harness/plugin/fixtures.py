@@ -32,6 +32,8 @@ from __future__ import annotations
 
 import enum
 import functools
+import os
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,7 +43,7 @@ from ..backends.choice import SIMULATED
 from ..engines import INLINE
 from . import options
 from .attempts import attempt_of, begin_attempt
-from .requested_fixtures import ARGUMENTS, RUNS, SIMULATED_TEST, harrow_fixtures, runs_of, uses_harrow
+from .requested_fixtures import ARGUMENTS, RUNS, SEED_COMMAND, SIMULATED_TEST, harrow_fixtures, runs_of, uses_harrow
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
@@ -356,7 +358,10 @@ def _begin(item: pytest.Item, run: HarrowRun) -> None:
 
     item.stash.setdefault(USED, TestState.STARTED)
     item.stash.setdefault(RUNS, []).append(run)
-    run.repeat = repeat_line(item)
+    command, recorded = item.stash.get(SEED_COMMAND, ("", False))
+    if recorded:
+        command += f" --harrow-schedule={shlex.quote(os.path.relpath(run.folder, item.config.invocation_params.dir))}"
+    run.repeat = command or repeat_line(item)
 
 
 def _record(worker: Worker, run: HarrowRun, verdict: Verdict) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 RUNS = pytest.StashKey[list["HarrowRun"]]()
 SIMULATED_TEST = pytest.StashKey[bool]()
+SEED_COMMAND = pytest.StashKey[tuple[str, bool]]()
+"""In the process of a seed: the command that repeats it, and whether its schedules were given to it."""
 """Whether the seeds of a test run in processes of their own, and not in this one."""
 ARGUMENTS = "harrow_arguments"
 """Attribute of the function of a Harrow fixture: the arguments of its factory (`fixtures.py`)."""

@@ -189,7 +189,8 @@ class SeedSearch:
         if schedules is not None:
             fields["schedules"] = {key: {**row, "run": {}} for key, row in schedules.items()}
         out = self._worker.out(self._chosen) if kept or self._chosen.keep else self._scratch
-        return SeedRequest(seed=seed, out=str(out), folder=f"{self._base}/{name}", windows_ms=self._windows, **fields)
+        fields |= {"command": self._repeat(seed), "windows_ms": self._windows}
+        return SeedRequest(seed=seed, out=str(out), folder=f"{self._base}/{name}", **fields)
 
     @property
     def _base(self) -> str:

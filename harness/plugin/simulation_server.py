@@ -40,7 +40,7 @@ from ..backends.simulated.process import SimulatedProcess
 from ..reached import reached
 from .fixtures import REPLAYS, Replays
 from .repeating import PROPERTY_FAILURE
-from .requested_fixtures import runs_of
+from .requested_fixtures import SEED_COMMAND, runs_of
 from .workers import WORKER
 
 RUN = "HARROW_SIMULATION_RUN"
@@ -67,6 +67,8 @@ class SeedRequest:
     """Name of the run folder below the folder of the worker."""
     schedules: Mapping[str, Any] | None = None
     """By "fixture/block": the JSON of the schedules of the chaos blocks; None: those of the test."""
+    command: str = ""
+    """What repeats the run, for its report."""
     faultless: bool = False
     """Whether no fault is injected."""
     windows_ms: list[int] = field(default_factory=list[int])
@@ -245,6 +247,7 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     worker.flags = {**worker.flags, "seed": request.seed, "out": Path(request.out)}
     known = set(sys.modules)
     schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
+    item.stash[SEED_COMMAND] = (request.command, request.schedules is not None)
     item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless, sizes=request.sizes)
     began = os.times()
     _process = process = SimulatedProcess(request.seed)
