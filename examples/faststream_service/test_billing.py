@@ -13,7 +13,7 @@ from harrow import Harrow, leader, pause
 
 pytest.importorskip("faststream", reason="FastStream is not installed: pip install 'faststream[kafka]'")
 
-from billing import acknowledges_errors, by_default, tries_again
+from faststream_billing import acknowledges_errors, by_default, tries_again
 
 Producer: Any = AIOKafkaProducer
 Main = Callable[[str], Coroutine[Any, Any, None]]

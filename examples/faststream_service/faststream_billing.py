@@ -1,3 +1,5 @@
+# pyright: basic, reportMissingImports=false
+# FastStream is not in the environment of this repository: anyio, which it needs, brings a plugin for pytest.
 """A service on FastStream: a subscriber of orders, which publishes a bill for each."""
 
 from __future__ import annotations
