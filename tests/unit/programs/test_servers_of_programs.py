@@ -323,6 +323,66 @@ def test_a_blocked_link_holds_back_what_is_sent_and_the_program_still_reaches_it
         assert task.result() == {"deliver": "hello", "reset": "reset"}[mode]
 
 
+def test_a_reset_from_outside_hits_the_connections_with_others_and_not_those_within_the_machine() -> None:
+    async def server() -> str:
+        async with await asyncio.start_server(echo, None, PORT):
+            reader, writer = await asyncio.open_connection("localhost", PORT)
+            await asyncio.sleep(3)
+            writer.write(b"still here")
+            found = await reader.readexactly(10)
+            await closed(writer)
+            return found.decode()
+
+    async def client(ready: asyncio.Event) -> str:
+        reader, writer = await connected()
+        ready.set()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await closed(writer)
+        return f"{writer.get_extra_info('sockname')}"
+
+    with programs() as running:
+        own = running.start("server", server)
+        ready = asyncio.Event()
+        task = running.start("client", lambda: client(ready))
+        assert running.world.loop.run_until(ready.is_set, 5_000)
+        host = running.machines["server"].host
+        assert host is not None
+        assert host.control.call("links.reset", peers=["client *"])["links"] == 1
+        assert running.world.loop.run_until(lambda: task.done() and own.done(), 10_000)
+        assert own.result() == "still here"
+        assert "10.0.0." in task.result()
+
+
+def test_both_sides_see_the_same_addresses_and_an_old_server_does_not_close_the_port_of_a_new_start() -> None:
+    servers: list[asyncio.Server] = []
+    peers: list[Any] = []
+
+    async def server() -> None:
+        async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            peers.append((writer.get_extra_info("peername"), writer.get_extra_info("sockname")))
+            writer.close()
+
+        servers.append(await asyncio.start_server(handle, None, PORT))
+        await servers[-1].serve_forever()
+
+    async def client() -> Any:
+        reader, writer = await connected()
+        await reader.read()
+        await closed(writer)
+        return writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+
+    with programs() as running:
+        running.start("server", server)
+        first = result_of(running, client)
+        running.machines["server"].kill()
+        running.start("server", server)
+        second = result_of(running, client)
+        servers[0].close()
+        third = result_of(running, client)
+    assert peers == [first, second, third]
+
+
 def test_a_full_queue_of_connections_makes_a_client_wait() -> None:
     async def client() -> float:
         began = asyncio.get_running_loop().time()
