@@ -102,7 +102,7 @@ def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
         assert (task.result(), sum(written)) == (b"", LARGE)
 
 
-def test_nobody_listens_before_a_server_starts_and_after_it_closed() -> None:
+def test_a_port_refuses_before_its_server_starts_and_after_it_closed() -> None:
     async def serve_for_a_second() -> None:
         await asyncio.sleep(1)
         async with await asyncio.start_server(echo, "0.0.0.0", PORT):

@@ -19,7 +19,7 @@ def test_what_a_killed_program_leaves_is_the_end_and_a_reset_of_what_is_sent_to_
         found.append(repr(await reader.read()))
         try:
             while True:
-                writer.write(b"is somebody there?")
+                writer.write(b"are you there?")
                 await writer.drain()
                 await asyncio.sleep(0.01)
         except ConnectionError as error:
