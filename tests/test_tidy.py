@@ -206,7 +206,12 @@ SLEEPS_LEFT: dict[str, int] = {}
 """File -> number of `Event().wait(...)` that stand in for an event. Remove an entry with the last sleep of its file."""
 
 
-ON_VIRTUAL_TIME = {"tests/unit/programs/test_program_loop.py", "tests/unit/programs/test_servers_of_programs.py"}
+ON_VIRTUAL_TIME = {
+    "tests/support/simulated_servers.py",
+    "tests/unit/programs/test_program_loop.py",
+    "tests/unit/programs/test_servers_of_programs.py",
+    "tests/unit/programs/test_servers_under_faults.py",
+}
 """Files whose sleeps are those of simulated programs, and take no real time."""
 
 

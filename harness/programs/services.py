@@ -309,7 +309,7 @@ class Service:
                     "held_out_bytes": link.outward.held_bytes,
                 }
                 for link in host.knobs.links
-                if link.peer.kind == PeerKind.CLIENT
+                if link.peer.kind == PeerKind.CLIENT and not link.outward.within_machine
             ]
             found = {**found, "links": rows}
         return found

@@ -102,7 +102,7 @@ STATE = """
     from harrow import Harrow, sometimes
 
     async def count(folder, seen, inserted):
-        sqlite3.connect(folder / "state.db").execute("create table if not exists t (n)")  # which nothing closes
+        sqlite3.connect(folder / "state.db").execute("create table if not exists t (n)")  # which stays open
         database, journal = sqlite3.connect(folder / "state.db", timeout=0), open(folder / "journal", "a")
         seen.append(database.execute("select count(*) from t").fetchone()[0])
         while True:
@@ -163,7 +163,7 @@ OUTPUT = """
             os._exit(3)
 
     async def lost():
-        raise LookupError("a task that nothing awaits")
+        raise LookupError("a task that is not awaited")
 
     async def billing(folder):
         database = sqlite3.connect(folder / "bills.db")
@@ -228,7 +228,7 @@ def test_what_services_print_is_in_the_report_and_the_same_in_another_environmen
     assert first == second
     assert {(program, line.partition(" [")[0]) for _, program, line in first} >= {
         ("prices", "prices start 4242"),
-        ("prices", "LookupError: a task that nothing awaits"),
+        ("prices", "LookupError: a task that is not awaited"),
         ("billing", "sizes"),
         ("billing", "WARNING billing: no price:"),
         ("test", "ERROR billing: the test's own log"),

@@ -137,7 +137,7 @@ class Connections:
     ) -> tuple[StreamTransport, asyncio.BaseProtocol]:
         own = LOOPBACK if peer[0] == LOOPBACK else self._host.machine.network_node.address
         protocol = protocol_factory()
-        transport = StreamTransport(self._loop, stream, next(self._made), own=(own, self._free_port()), peer=peer)
+        transport = StreamTransport(self._loop, stream, next(self._made), own=(own, _client_port(stream)), peer=peer)
         transport.start(protocol)
         return transport, protocol
 
@@ -240,11 +240,16 @@ class Connections:
             stream,
             next(self._made),
             own=(addresses[0], port),
-            peer=(addresses[1], CLIENT_PORTS + stream.inward.connection % (PORT_MOST - CLIENT_PORTS)),
+            peer=(addresses[1], _client_port(stream)),
             on_lost=lambda transport: _count(server, "_detach", transport),
         )
         _count(server, "_attach", transport)
         transport.start(protocol)
+
+
+def _client_port(stream: SimStream) -> int:
+    """Return the port of the side that has connected; both sides see the same."""
+    return CLIENT_PORTS + stream.inward.connection % (PORT_MOST - CLIENT_PORTS)
 
 
 def _count(server: asyncio.Server, name: str, transport: StreamTransport) -> None:

@@ -450,8 +450,8 @@ def _swapped_task(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any
     Python 3.14 has one current task for each thread; earlier ones have one for each loop.
     """
     swap: Any = getattr(asyncio.tasks, "_swap_current_task", None)
-    if loop is None or swap is None:
-        return None
+    if loop is None or swap is None or (task is None and asyncio.current_task(loop) is None):
+        return None  # Python 3.12.1 raises KeyError for a loop that has no current task
     former: asyncio.Task[Any] | None = swap(loop, task)
     return former
 

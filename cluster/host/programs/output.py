@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -19,6 +20,8 @@ LINES_MOST = 80
 """Of each program."""
 WIDTH_MOST = 400
 NS_PER_S = 1e9
+UNSHOWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+"""Colours and other orders to a terminal."""
 TEST = "test"
 """Under this name is kept what is logged by no program of the user's."""
 
@@ -65,7 +68,8 @@ class ProgramOutput:
         self._number += 1
         lines.seen += 1
         cut = line if len(line) <= WIDTH_MOST else f"{line[:WIDTH_MOST]}…"
-        lines.kept.append(OutputLine(self._number, self._now_ns(), program, cut.rstrip("\r")))
+        shown = cut if cut.isprintable() else UNSHOWN.sub("", cut)
+        lines.kept.append(OutputLine(self._number, self._now_ns(), program, shown))
 
     def lines_of(self, program: str) -> list[str]:
         """Return the last lines of a program, without their times."""
@@ -97,11 +101,17 @@ class ProgramOutput:
         for name, stream in own.items():
             setattr(sys, name, stream)
         self._streams += own.values()
+        early = {id(stream.original): stream for stream in own.values()}
+        redirected = [(found, found.stream) for found in _stream_handlers() if id(found.stream) in early]
+        for found, stream in redirected:
+            found.stream = early[id(stream)]
         logging.getLogger().addHandler(handler)
         try:
             yield
         finally:
             logging.getLogger().removeHandler(handler)
+            for found, stream in redirected:
+                found.stream = stream
             for name, stream in own.items():
                 self._streams.remove(stream)
                 if getattr(sys, name) is stream:  # else a fixture such as capsys has replaced it meanwhile
@@ -119,6 +129,13 @@ class ProgramOutput:
                 return True
             logger = logger.parent if logger.propagate else None
         return False
+
+
+def _stream_handlers() -> list[logging.StreamHandler[Any]]:
+    """Return the handlers that write to a stream, also those that were made when modules were imported."""
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = [handler for logger in loggers for handler in getattr(logger, "handlers", ())]
+    return [handler for handler in handlers if type(handler) is logging.StreamHandler]
 
 
 class _LogHandler(logging.Handler):

@@ -166,7 +166,7 @@ class ProcessView:
     def _send_signal(self, pid: int, number: int) -> None:
         """`os.kill`: a signal that a program sends to itself."""
         if self._current is None or pid not in (PID, 0):
-            _KILL(pid, number)
+            _KILL(_PID() if pid == PID else pid, number)
         elif number:
             self._raise_signal(number)
 
@@ -240,7 +240,7 @@ _SEED = random.Random.seed
 _SIGNAL = signal.signal
 _RAISE_SIGNAL = signal.raise_signal
 _EXIT = os._exit
-_KILL = os.kill
+_KILL, _PID = os.kill, os.getpid
 
 
 def _ignore() -> None:

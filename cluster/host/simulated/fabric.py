@@ -118,6 +118,8 @@ class LinkDirection:
     """One direction of a connection."""
 
     __slots__ = ("blocked", "connection", "fabric", "frozen", "last_ns", "queue", "source", "target")
+    within_machine = False
+    """Whether faults of links leave it alone, because it does not leave its machine."""
 
     def __init__(self, fabric: Fabric, connection: int) -> None:
         self.fabric = fabric

@@ -273,7 +273,8 @@ class SimNetwork:
 
     @staticmethod
     def _matches(link: OpenLink, peers: Sequence[str]) -> bool:
-        return matches_any(str(link.outward.target.network_node.identity), peers)
+        direction = link.outward
+        return not direction.within_machine and matches_any(str(direction.target.network_node.identity), peers)
 
     def end(self, *, silently: bool) -> None:
         """The process has ended; `silently`: by a power loss."""

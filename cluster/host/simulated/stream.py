@@ -184,7 +184,8 @@ class SimStream:
                 if self._input_ended
                 else ConnectionResetError(104, "Connection reset by peer")
             )
-            self.outward.queue.clear()
+            # the other side reads nothing any more; a reset from outside still arrives there
+            self.outward.queue = deque(row for row in self.outward.queue if row.end == RESET_BY_PEER)
             self._notify(self.readable)
             self._notify(self.writable)
             self._forget_when_over(reset=True)
@@ -204,13 +205,12 @@ class SimStream:
             self.inward.fabric.loop.call_soon(self.process, call)
 
     def _forget_when_over(self, *, reset: bool) -> None:
-        """Leave the directions without a receiver, where nothing arrives any more."""
+        """Forget the directions in which nothing arrives any more; what is still on its way obeys the link rules."""
         fabric = self.inward.fabric
-        if reset:
+        if reset or (self.closed and self._input_ended):
             fabric.ended(self.inward)
+        if reset and not self.outward.queue:
             fabric.ended(self.outward)
-        elif self.closed and self._input_ended:
-            fabric.ended(self.inward)
 
     def die(self, *, silently: bool) -> None:
         """The program has ended, and the kernel closes its connection; `silently`: a power loss closes none."""
@@ -232,6 +232,7 @@ class OwnDirection(LinkDirection):
     """One direction of a connection within a machine: no rule for links between machines acts on it."""
 
     __slots__ = ()
+    within_machine = True
 
     def push(self, frame: bytes, end: str = "") -> None:
         """Send a segment, or the end."""
@@ -279,7 +280,9 @@ class StreamListener:
 
     def close(self) -> None:
         """Accept no more connections; those that wait are reset, open ones stay open."""
-        self._network.fabric.streams_listening.pop(self._key, None)
+        ports = self._network.fabric.streams_listening
+        if ports.get(self._key) is self:  # else another start of the program has the port
+            del ports[self._key]
         while self._waiting:
             self._waiting.popleft().reset()
 

@@ -1,59 +1,20 @@
-"""Programs that serve connections to each other: bytes, their ends, back pressure, links, one run for a seed."""
+"""Programs that serve connections to each other: bytes, their ends, back pressure, one run for a seed."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from harrow.cluster.host.programs import FenceError
 from harrow.cluster.host.simulated.stream import WINDOW_BYTES
-from simulated_programs import Programs, programs, programs_and_brokers
+from simulated_programs import programs, programs_and_brokers
+from simulated_servers import PORT, closed, connected, echo, result_of, serving
 
-PORT = 8080
 LARGE = 3_000_000
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send back what is received, until the other side ends."""
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
-
-
-def serving(handler: Handler, *, backlog: int = 100) -> Callable[[], Any]:
-    async def main() -> None:
-        server = await asyncio.start_server(handler, None, PORT, limit=4_096, backlog=backlog)
-        await server.serve_forever()
-
-    return main
-
-
-async def closed(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with contextlib.suppress(ConnectionError):
-        await writer.wait_closed()
-
-
-async def connected(name: str = "server", port: int = PORT) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect, also to a program that does not serve yet."""
-    for _ in range(1_000):
-        try:
-            return await asyncio.open_connection(name, port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0.001)
-    raise AssertionError(f"{name}:{port} did not serve")
-
-
-def result_of(running: Programs, main: Callable[[], Any]) -> Any:
-    return running.run(main)[0]
 
 
 def test_what_two_programs_send_arrives_in_order_and_a_half_closed_connection_still_receives() -> None:
@@ -141,7 +102,7 @@ def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
         assert (task.result(), sum(written)) == (b"", LARGE)
 
 
-def test_a_port_is_refused_before_its_server_starts_and_after_it_closed() -> None:
+def test_a_port_refuses_before_its_server_starts_and_after_it_closed() -> None:
     async def serve_for_a_second() -> None:
         await asyncio.sleep(1)
         async with await asyncio.start_server(echo, "0.0.0.0", PORT):
@@ -206,141 +167,6 @@ def test_a_program_reaches_itself_and_others_do_not_reach_what_it_serves_for_its
         assert result_of(running, client) == "done"
         assert running.world.loop.run_until(task.done, 5_000)
     assert task.result() == [(b"hello", True)] * 4
-
-
-def test_what_a_killed_program_leaves_is_the_end_and_a_reset_of_what_is_sent_to_it() -> None:
-    async def client(running: Programs) -> list[str]:
-        reader, writer = await connected()
-        writer.write(b"hello")
-        found = [(await reader.readexactly(5)).decode()]
-        running.machines["server"].kill()
-        found.append(repr(await reader.read()))
-        try:
-            while True:
-                writer.write(b"is a program there?")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        except ConnectionError as error:
-            found.append(str(error))
-        writer.close()
-        with pytest.raises(BrokenPipeError):
-            await writer.wait_closed()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("server", PORT)
-        running.start("server", serving(echo))
-        _, writer = await connected()
-        writer.close()
-        return found
-
-    with programs() as running:
-        running.start("server", serving(echo))
-        assert result_of(running, lambda: client(running)) == ["hello", "b''", "Connection lost"]
-
-
-def test_what_a_killed_program_had_not_read_is_a_reset() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        transport: Any = writer.transport
-        transport.pause_reading()
-        await asyncio.sleep(100)
-
-    async def client(running: Programs) -> str:
-        reader, writer = await connected()
-        writer.write(b"hello")
-        await asyncio.sleep(1)
-        running.machines["server"].kill()
-        with pytest.raises(ConnectionResetError):
-            await reader.read()
-        await closed(writer)
-        return "reset"
-
-    with programs() as running:
-        running.start("server", serving(silent))
-        assert result_of(running, lambda: client(running)) == "reset"
-
-
-def test_a_paused_program_is_connected_by_its_kernel_and_answers_when_it_goes_on() -> None:
-    async def client() -> float:
-        await asyncio.sleep(1)
-        reader, writer = await asyncio.open_connection("server", PORT)
-        began = asyncio.get_running_loop().time()
-        writer.write(b"hello")
-        assert await reader.readexactly(5) == b"hello"
-        await closed(writer)
-        return asyncio.get_running_loop().time() - began
-
-    with programs() as running:
-        running.start("server", serving(echo))
-        running.world.loop.run_for(500)
-        running.machines["server"].pause()
-        task = running.start("client", client)
-        running.world.loop.run_for(5_000)
-        running.machines["server"].resume()
-        assert running.world.loop.run_until(task.done, 5_000)
-        assert task.result() >= 3.9
-
-
-@pytest.mark.parametrize("mode", ["deliver", "reset"])
-def test_a_blocked_link_holds_back_what_is_sent_and_the_program_still_reaches_itself(mode: str) -> None:
-    async def asks_itself() -> None:
-        async with await asyncio.start_server(echo, None, PORT):
-            for _ in range(40):
-                reader, writer = await asyncio.open_connection("localhost", PORT)
-                writer.write(b"x")
-                await reader.readexactly(1)
-                writer.close()
-                answered.append(asyncio.get_running_loop().time())
-                await asyncio.sleep(0.1)
-
-    answered: list[float] = []
-
-    async def client(ready: asyncio.Event) -> str:
-        reader, writer = await connected()
-        ready.set()
-        await asyncio.sleep(0.5)
-        writer.write(b"hello")
-        try:
-            return (await reader.readexactly(5)).decode()
-        except ConnectionResetError:
-            return "reset"
-        finally:
-            await closed(writer)
-
-    with programs() as running:
-        running.start("server", asks_itself)
-        ready = asyncio.Event()
-        task = running.start("client", lambda: client(ready))
-        assert running.world.loop.run_until(ready.is_set, 5_000)
-        control = running.machines["server"].host
-        assert control is not None
-        control.control.call("links.block", peers=["client *"])
-        before = len(answered)
-        running.world.loop.run_for(2_000)
-        assert not task.done()
-        assert len(answered) >= before + 15
-        assert control.control.call("links")["held_in_bytes"] == 5
-        control.control.call("links.heal", mode=mode)
-        assert running.world.loop.run_until(task.done, 5_000)
-        assert task.result() == {"deliver": "hello", "reset": "reset"}[mode]
-
-
-def test_a_full_queue_of_connections_makes_a_client_wait() -> None:
-    async def client() -> float:
-        began = asyncio.get_running_loop().time()
-        writers = [(await asyncio.open_connection("server", PORT))[1] for _ in range(3)]
-        for writer in writers:
-            await closed(writer)
-        return asyncio.get_running_loop().time() - began
-
-    with programs() as running:
-        running.start("server", serving(echo, backlog=2))
-        running.world.loop.run_for(500)
-        running.machines["server"].pause()
-        task = running.start("client", client)
-        running.world.loop.run_for(2_500)
-        assert not task.done()
-        running.machines["server"].resume()
-        assert running.world.loop.run_until(task.done, 10_000)
-        assert task.result() > 2
 
 
 def test_a_server_that_closes_waits_for_its_connections() -> None:
