@@ -61,7 +61,7 @@ def test_a_correct_service_holds_over_its_seeds_and_a_wrong_promise_is_made_smal
         await shop(harrow, "exactly-once")
 """
     )
-    result = pytester.runpytest_subprocess(*ALONE)
+    result = pytester.runpytest_subprocess(*ALONE, "--harrow-shrink=30")
     result.assert_outcomes(passed=1, failed=1)
     text = result.stdout.str()
     assert re.search(r"test_every_order_is_billed: 4 runs, 0 failed, 8 faults, [\d,]+ s of virtual time", text)
@@ -69,6 +69,9 @@ def test_a_correct_service_holds_over_its_seeds_and_a_wrong_promise_is_made_smal
     (fault,) = re.findall(r"fault=(\w+)\(", text)
     assert fault in ("kill_program", "terminate_program", "pause_program"), fault
     assert "another run in another process" not in text
+    assert re.search(
+        r"the same faults on real processes: pytest \S+ --harrow-backend=local --harrow-schedule=\S+", text
+    )
     (page,) = re.findall(r"the page of this run: (\S+)", text)
     assert "duplicate-output" in (pytester.path / page).read_text()
     (seed,) = re.findall(r"repeat with: pytest \S+ --harrow-seed=(\d+) --harrow-seeds=1", text)

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.harness.programs.service_process import BEGUN, command_of, write_call
-
-from tests.support.waiting import until
+from waiting import until
 
 SERVICES = """
 import asyncio
