@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +39,7 @@ def item_of(reporter: Reporter, *, verbose: int = 0, **worker: Any) -> Any:
 
 
 @contextmanager
-def terminal() -> Iterator[tuple[int, int]]:
+def terminal() -> Generator[tuple[int, int]]:
     own, other = os.openpty()
     try:
         yield own, other
