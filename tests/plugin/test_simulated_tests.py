@@ -75,7 +75,9 @@ def test_a_correct_service_holds_over_its_seeds_and_a_wrong_promise_is_made_smal
     (page,) = re.findall(r"the page of this run: (\S+)", text)
     assert "duplicate-output" in (pytester.path / page).read_text()
     (seed,) = re.findall(r"repeat with: pytest \S+ --harrow-seed=(\d+) --harrow-seeds=1", text)
-    again = pytester.runpytest_subprocess(*ALONE[:-1], f"--harrow-seed={seed}", "--harrow-seeds=1", "-k", "once")
+    again = pytester.runpytest_subprocess(
+        *ALONE[:-1], f"--harrow-seed={seed}", "--harrow-seeds=1", "-k", "once", "--harrow-shrink=0"
+    )
     again.assert_outcomes(failed=1)
     assert "duplicate-output" in again.stdout.str()
 
