@@ -4,7 +4,7 @@
     python examples/simulated_gallery/on_processes.py --backend apache --repeats 3 --twins 1    # KAFKA_HOME says where
 
 First each pair's search runs in the simulation, unless the folder `--schedules` has its schedule from before. Then the
-test runs with these faults and sizes on the backend, with the wrong service and with its correct twin. A line of the
+test runs with these faults on the backend, with the wrong service and with its correct twin. A line of the
 table: the pair, the faults, in how many runs the failure came back (what the pair is to be found with), all failures by
 name, and the alarms of the twin.
 

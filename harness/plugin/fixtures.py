@@ -82,6 +82,8 @@ class Replays:
     """Added to the names of the run folders, so that those of the failed test stay."""
     faultless: bool = False
     """Whether no chaos block injects a fault."""
+    others_faultless: bool = False
+    """Whether no chaos block injects a fault that has no schedule here."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes that are smaller than the test says (`run/sizes.py`)."""
 
@@ -269,7 +271,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     )
     run = run_of(harrow)
     run.replays = replays.of_fixture(name)
-    run.faultless = replays.faultless
+    run.faultless, run.others_faultless = replays.faultless, replays.others_faultless
     run.shrink_sizes(replays.sizes)
     if chosen.backend == SIMULATED and not chosen.keep:
         run.draw_invalid_only()
@@ -289,11 +291,11 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
 
 def _recorded(chosen: Options, fixture: str) -> Replays:
     """Return what `--harrow-schedule` lets the chaos blocks of a test run."""
-    from .recorded_schedules import by_roles, recorded, sizes_of
+    from .recorded_schedules import by_roles, cluster_sizes, recorded, sizes_of
 
     schedules = recorded(chosen)
     rows = {(fixture, block): by_roles(schedule) for block, schedule in schedules.items()}
-    return Replays(rows, "", sizes=sizes_of(schedules))
+    return Replays(rows, "", others_faultless=True, sizes=cluster_sizes(sizes_of(schedules)))
 
 
 def _source(worker: Worker, chosen: Options) -> ClusterSource:

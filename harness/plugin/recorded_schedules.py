@@ -1,8 +1,9 @@
 """`--harrow-schedule PATH`: the chaos blocks of a test run recorded schedules in place of their own.
 
 A schedule that a simulation found is for one world, where it repeats byte for byte; `simulated_tests.py` runs it there
-as it is. On real brokers its faults hit who has the role then, at the times at which they fired, and each must fire. A
-run of a simulated test that was made smaller notes its sizes in the schedule; the test then has these sizes again.
+as it is, with the sizes of the recorded run. On real brokers its faults hit who has the role then, at the times at
+which they fired, and each must fire. The cluster and the topics have their smaller sizes there too, but the numbers of
+`harrow.up_to` are those of the test: with few records, real clients may be done before the fault comes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.faults.schedule import Schedule
 
+from ..run.sizes import BROKERS, PARTITIONS_OF
 from ..run_settings import settings_of
 from ..search.shrinking import with_roles
 
@@ -31,6 +33,11 @@ def sizes_of(schedules: Mapping[int, Schedule]) -> dict[str, int]:
     """Return the sizes of the recorded run that were smaller than its test says."""
     runs = [settings_of(schedule) for schedule in schedules.values() if schedule.run]
     return {name: size for run in runs for name, size in run.sizes.items()}
+
+
+def cluster_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of the cluster and the topics."""
+    return {name: size for name, size in sizes.items() if name == BROKERS or name.startswith(PARTITIONS_OF)}
 
 
 def by_roles(schedule: Schedule) -> Schedule:

@@ -54,7 +54,7 @@ class Tries:
 
 FEWER_FAULTS = Tries(worlds=3, moments=20)
 WEAKER_FAULTS = Tries(worlds=2, moments=4)
-LATER_FAULTS = Tries(worlds=3)
+LATER_FAULTS = Tries(worlds=2, moments=6)
 SMALLER_SIZES = Tries(worlds=1, moments=7)
 
 
@@ -136,7 +136,7 @@ class SeedShrinker:
             partial(self._try_faults, key, FEWER_FAULTS),
             weaker=partial(self._try_faults, key, WEAKER_FAULTS),
             later=None if window_ms is None else partial(later_by_halves, latest_ms=window_ms),
-            later_trial=partial(self._try_faults, key, LATER_FAULTS),
+            later_trial=partial(self._try_later, key),
         )
         self.result.shrunk[key] = shrunk
         self.result.complete &= shrunk.complete
@@ -149,6 +149,23 @@ class SeedShrinker:
             for moment in range(tries.moments):
                 if self._fails(tries.worlds + moment, {key: self._moved(key, candidate, moment)}):
                     return self.result.schedule(key)
+        return None
+
+    def _try_later(self, key: str, candidate: Schedule) -> Schedule | None:
+        """Try a candidate as it is, and with the step that is later at other moments from there to the end."""
+        before = {step.id: step.fired_ms for step in self.result.schedule(key).steps}
+        window_ms = self._window_ms(key)
+        for number in range(LATER_FAULTS.worlds + LATER_FAULTS.moments):
+            tried = candidate
+            if number >= LATER_FAULTS.worlds and window_ms is not None:
+                rng = random.Random(number)  # noqa: S311 - repeatable, not secret
+                moved = (
+                    step if step.fired_ms == before[step.id] else _at_a_later_moment(step, window_ms, rng)
+                    for step in candidate.steps
+                )
+                tried = replace(candidate, steps=tuple(moved))
+            if self._fails(number, {key: tried}):
+                return self.result.schedule(key)
         return None
 
     def _fails(self, world: int, changed: Mapping[str, Schedule]) -> bool:
@@ -235,6 +252,13 @@ def _at_other_moments(schedule: Schedule, window_ms: int, rng: random.Random) ->
         return replace(step, trigger="healed", at_ms=at_ms, frames=frames, fired_ms=None)
 
     return replace(schedule, steps=tuple(map(moved, schedule.steps)))
+
+
+def _at_a_later_moment(step: ScheduledFault, window_ms: int, rng: random.Random) -> ScheduledFault:
+    """Return a step that fires at another moment between its time and the end of the traffic."""
+    assert step.fired_ms is not None
+    fired_ms = rng.randint(step.fired_ms, max(step.fired_ms, window_ms))
+    return replace(step, fired_ms=fired_ms, frames=rng.randint(0, FRAMES_MOST))
 
 
 def _schedule(row: Any) -> Schedule:

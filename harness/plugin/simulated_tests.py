@@ -133,7 +133,7 @@ class SeedSearch:
             self._keep(failed)
         if failed is not None and failed.outcome == FAILED:
             self._check_replay(failed)
-            if failed.schedules:
+            if failed.schedules and self._shrink_runs:
                 self._shrink(failed)
             self._keep(failed)
         return failed
@@ -215,10 +215,14 @@ class SeedSearch:
                 "(docs/simulate-your-service.md says what may)"
             )
 
-    def _shrink(self, failed: SeedResult) -> None:
+    @property
+    def _shrink_runs(self) -> int:
+        """How many runs a shrink may use."""
         given = "shrink" in self._worker.flags or "shrink" in self._worker.ini
-        runs_most = self._chosen.shrink if given else RUNS_MOST
-        self._shrinker = SeedShrinker(failed, self._run_smaller, self._windows, runs_most)
+        return self._chosen.shrink if given else RUNS_MOST
+
+    def _shrink(self, failed: SeedResult) -> None:
+        self._shrinker = SeedShrinker(failed, self._run_smaller, self._windows, self._shrink_runs)
         self._smaller = self._shrinker.shrink()
 
     def _run_smaller(
@@ -310,9 +314,11 @@ class SeedSearch:
         if page:
             parts.append(f"the page of this run: {page}")
         parts.append(f"repeat with: {self._repeat(failed.seed)}")
-        if self._kept is not None and self._smaller is not None and (found := self._schedules_of(self._kept)):
-            parts.append(f"repeat the smallest run with: {self._repeat(self._kept.seed, f'--harrow-schedule={found}')}")
-            again = self._command(f"--harrow-backend={LOCAL}", f"--harrow-schedule={found}", ON_PROCESSES)
+        if self._kept is not None and (found := self._schedules_of(self._kept)):
+            schedule = f"--harrow-schedule={found}"
+            if self._smaller is not None:
+                parts.append(f"repeat the smallest run with: {self._repeat(self._kept.seed, schedule)}")
+            again = self._command(f"--harrow-backend={LOCAL}", schedule, ON_PROCESSES)
             parts.append(f"the same faults on real processes: {again}")
         return "\n\n".join(part.rstrip() for part in parts if part)
 

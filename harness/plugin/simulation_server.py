@@ -247,8 +247,13 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     worker.flags = {**worker.flags, "seed": request.seed, "out": Path(request.out)}
     known = set(sys.modules)
     schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
-    item.stash[SEED_COMMAND] = (request.command, request.schedules is not None)
-    item.stash[REPLAYS] = Replays(schedules, "", faultless=request.faultless, sizes=request.sizes)
+    item.stash[REPLAYS] = Replays(
+        schedules,
+        "",
+        faultless=request.faultless,
+        others_faultless=request.schedules is not None,
+        sizes=request.sizes,
+    )
     began = os.times()
     _process = process = SimulatedProcess(request.seed)
     process.windows_ms = list(request.windows_ms)

@@ -57,7 +57,7 @@ def write_call(
     if isinstance(main, Coroutine):
         raise ConfigError(
             f"{called}: a coroutine cannot be given to another process; give the function and its arguments: "
-            f"harrow.start({getattr(given, '__name__', name)}, …)"
+            "harrow.start(main, servers)"
         )
     module = _module_of(main)
     if module is None:

@@ -140,8 +140,8 @@ class HarrowRun:
         """The schedules of all chaos blocks of the running test, resolved."""
         self.replays: Mapping[int, Schedule] = {}
         """What chaos blocks of the running test run instead of their own schedules: the first block is 0."""
-        self.faultless = False
-        """Whether no chaos block injects a fault."""
+        self.faultless = self.others_faultless = False
+        """Whether no chaos block injects a fault; whether none does that has no schedule in `replays`."""
 
     @property
     def repeat(self) -> str:
@@ -277,8 +277,8 @@ class HarrowRun:
             first_id=self._steps + 1,
             seed=child_seed(self._seed, "chaos", str(block)),
         )
-        replayed = self.faultless or block in self.replays
-        if self.faultless:
+        replayed = self.faultless or self.others_faultless or block in self.replays
+        if self.faultless or (self.others_faultless and block not in self.replays):
             planned = Schedule()
         elif replayed:
             planned = self.replays[block]

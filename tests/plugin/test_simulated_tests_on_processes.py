@@ -39,7 +39,7 @@ SHOP = """
         orders, bills = harrow.topic("orders", partitions=3), harrow.topic("bills")
         billing = harrow.start(bill, harrow.bootstrap_servers, "orders", name="billing")
         async with harrow.chaos(kill_program("billing", seconds=0.1)):
-            await place(harrow.bootstrap_servers, harrow.up_to(300, "orders"))
+            await place(harrow.bootstrap_servers, harrow.up_to(14, "orders"))
         await harrow.aio.await_caught_up("billing", orders)
         verdict = harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order")
         (step,) = harrow.schedule.steps
@@ -72,7 +72,8 @@ def test_services_are_processes_and_a_recorded_schedule_hits_them(pytester: pyte
     )
     text = result.stdout.str()
     result.assert_outcomes(passed=1, failed=2, errors=1)
-    assert "FIRED pause_program('billing') 60 1 1 True" in text
+    assert "FIRED pause_program('billing') 60 1 1 True" in text, "1 partition, and one start"
+    assert "28 records acknowledged" in text, "as many orders as the test says, and a bill for each"
     assert "the program 'raises' has ended: exit code 1" in text
     assert "the service 'raises' raised: exit code 1" in text
     assert "LookupError: no configuration" in text

@@ -38,6 +38,10 @@ def item_of(reporter: Reporter, *, verbose: int = 0, **worker: Any) -> Any:
     return SimpleNamespace(config=config)
 
 
+def worker_of(stderr: int) -> Any:
+    return SimpleNamespace(stderr=stderr)
+
+
 @contextmanager
 def terminal() -> Generator[tuple[int, int]]:
     own, other = os.openpty()
@@ -68,8 +72,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_line_is_drawn_at_one_place_and_gone_at_the_end() -> None:
     reporter = Reporter()
     with terminal() as (own, other):
-        worker: Any = SimpleNamespace(stderr=other)
-        progress = SeedProgress(item_of(reporter), worker)
+        progress = SeedProgress(item_of(reporter), worker_of(other))
         progress.show(TEXT)
         assert written(own) == f"{CLEAR}{TEXT[:29]}\r"
         progress.show("harrow: 13")
@@ -90,8 +93,7 @@ def test_nothing_is_written_where_no_one_watches(where: str, monkeypatch: pytest
     reporter = Reporter()
     with terminal() as (own, other):
         read, write = os.pipe()
-        worker: Any = SimpleNamespace(stderr=write if where == "pipe" else other)
-        progress = SeedProgress(item_of(reporter, **given), worker)
+        progress = SeedProgress(item_of(reporter, **given), worker_of(write if where == "pipe" else other))
         progress.show(TEXT)
         progress.end()
         os.close(write)

@@ -124,5 +124,5 @@ def test_what_cannot_be_given_to_another_process_is_refused_with_the_remedy() ->
         assert "define it at the top level of a module" in refused(main)
     assert "argument 2, <asyncio" in refused(at_module_level, 1, asyncio.Event())
     coroutine = at_module_level()
-    assert "harrow.start(at_module_level, …)" in refused(coroutine)
+    assert "give the function and its arguments: harrow.start(main, servers)" in refused(coroutine)
     coroutine.close()
