@@ -17,11 +17,13 @@ from harrow.cluster.security.fingerprints import of_certificate
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.harness.requests.blocking import completed
-from harrow.harness.requests.credentials import login_of, refusal
+from harrow.harness.requests.credentials import create_acl, login_of, refusal
+from harrow.harness.requests.operator import addresses_of
 from harrow.harness.requests.raw import Connection
 from harrow.harness.security.certificates import CertificateAuthority
 from harrow.harness.security.choice import Security
 from harrow.harness.security.cluster_security import ClusterSecurity
+from harrow.harness.security.rights import acl_of
 from waiting import until
 
 SCRAM = "SCRAM-SHA-512"
@@ -149,3 +151,35 @@ def test_operations_that_the_broker_denies_are_counted_while_a_rule_asks_for_the
             assert int(client.exchange(heartbeat).error_code) == 30
     assert secured.counted(rule) == (1, 1)
     assert secured.counted(group) == (1, 1)
+
+
+def test_the_broker_sees_the_certificate_that_the_client_has_shown(tmp_path: Path) -> None:
+    security = ClusterSecurity(Security("mtls", acls=True), tmp_path / "security")
+    for user in ("alice", "bob"):
+        security.access(user, "")  # writes the files of the user
+    (tmp_path / "stranger.pem").write_text(security.authority.issue("stranger", hosts=()).pem)
+
+    def connection(proxy: Proxy, certificate: Path | None) -> Connection:
+        context = ssl.create_default_context(cafile=security.ca_file)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+        return Connection(proxy.addresses[1], "shop", tls=context)
+
+    with Cluster(brokers=1, folder=tmp_path / "cluster", config=security.broker_settings) as cluster:
+        own = addresses_of(cluster.own_servers)
+        create_acl(own, lambda: own, acl_of("alice", "DESCRIBE", topic="orders", group=None, transactional_id=None))
+        upstreams = {1: cluster.brokers[1].address}
+        keystore, truststore = str(security.broker_file), str(security.ca_file)
+        with Proxy(tmp_path / "proxied", upstreams, keystore=keystore, truststore=truststore) as proxy:
+            asked = client_request(ApiKey.METADATA, 9, topics=[{"name": "orders"}], allow_auto_topic_creation=False)
+            for user, error in (("alice", 3), ("bob", 29)):
+                with connection(proxy, security.folder / f"{user}.pem") as client:
+                    assert [int(row.error_code) for row in client.exchange(asked).topics] == [error]
+                    assert proxy.control(1, "connections.close", user=user) == {"closed": 1}
+            for refused in (None, tmp_path / "stranger.pem"):
+                with pytest.raises(OSError, match=r".*"), connection(proxy, refused) as client:
+                    client.exchange(asked)
+            other = security.authority.issue("broker")
+            proxy.control(1, "certificate", key=other.key, chain=other.chain)
+            with pytest.raises(OSError, match=r".*"), connection(proxy, None) as client:
+                client.exchange(asked)  # clients still show certificates

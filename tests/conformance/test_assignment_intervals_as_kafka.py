@@ -21,12 +21,12 @@ LONGEST = "15000"
 DELAYED = [5, "Assignment delayed due to the configured assignment interval."]
 
 
-def group_of(kafka: Any, kind: str) -> RawStreamsGroup:
-    """A new group with the longest interval, which its coordinator knows."""
+def group_of(kafka: Any, kind: str, **others: str) -> RawStreamsGroup:
+    """A new group with the longest interval and other settings, which its coordinator knows."""
     group = RawStreamsGroup(kafka.raw, f"{kind}-{uuid4().hex[:8]}", min(kafka.ports))
     group.await_loaded()
     group.source = create_topic(kafka, "intervals", 3)
-    group.configure(f"{kind}.assignment.interval.ms", LONGEST)
+    group.configure(f"{kind}.assignment.interval.ms", LONGEST, **others)
     return group
 
 
@@ -114,8 +114,7 @@ def test_a_share_group_that_waits_gets_no_new_epoch(kafka: Any) -> None:
 
 
 def test_members_of_a_streams_group_learn_that_their_assignment_is_delayed(kafka: Any) -> None:
-    group = group_of(kafka, "streams")
-    group.use(group.source)
+    group = group_of(kafka, "streams", streams_initial_rebalance_delay_ms="0")
     no_stores = group.topology(state_changelog_topics=())
     assert group.enter("a", topology=no_stores)[:5] == (ErrorCode.none, None, 2, [], {"0": [0, 1, 2]})
     assert group.enter("b", topology=no_stores)[:5] == (ErrorCode.none, None, 2, [DELAYED], {})

@@ -229,3 +229,30 @@ def test_a_streams_group_answers_as_in_kafka(kafka: Any, play: Callable[[Groups]
     script.group.use(script.topic)
     play(script)
     check_answers(script, play.__name__, "streams_answers.json")
+
+
+def test_tasks_go_to_the_members_that_reported_offsets_of_them(kafka: Any) -> None:
+    """Members that join together, before the first assignment; their processes are alike otherwise (Kafka 4.4)."""
+    script = Script(kafka, RawStreamsGroup, create_topic(kafka, "streams", PARTITIONS))
+    group = script.group
+    group.source, group.changelog = script.topic, f"{group.name}-store-changelog"
+    kept: dict[str, tuple[int, ...]] = {"a": (1, 2), "b": (0,)}
+    epochs, held = dict.fromkeys(kept, 1), {name: list[int]() for name in kept}
+
+    def beat(member: str, epoch: int, **more: Any) -> None:
+        rows = tuple({"subtopology_id": "0", "partition": number, "offset": 5} for number in kept[member])
+        answer = group.beat(member, epoch, task_offsets=rows, **more)
+        assert answer[0] is ErrorCode.none, answer
+        epochs[member], tasks = answer[2], answer[4]
+        held[member] = held[member] if tasks is None else [number for numbers in tasks.values() for number in numbers]
+
+    for member in kept:
+        beat(member, 0, **group.joining(member))
+
+    def both_have_tasks() -> bool:
+        for member in kept:
+            beat(member, epochs[member], owned={"0": held[member]} if held[member] else {})
+        return all(held.values())
+
+    until(both_have_tasks, lambda: f"both have tasks: {held}, epochs {epochs}")
+    assert held == {name: list(numbers) for name, numbers in kept.items()}

@@ -27,10 +27,14 @@ class RawStreamsGroup(RawGroup):
         self.source, self.changelog = source, f"{self.name}-store-changelog"
         self.configure("streams.initial.rebalance.delay.ms", "0")
 
-    def configure(self, name: str, value: str) -> None:
-        """Set the first setting of the group; returns when its coordinator applies it."""
-        row = {"name": name, "config_operation": 0, "value": value}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.name, "configs": (row,)}
+    def configure(self, name: str, value: str, **others: str) -> None:
+        """Set the first settings of the group, all at once; returns when its coordinator applies them.
+
+        A later call returns at once. `others`: names with `_` for the dots.
+        """
+        given = {name: value, **{other.replace("_", "."): text for other, text in others.items()}}
+        rows = tuple({"name": key, "config_operation": 0, "value": text} for key, text in given.items())
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.name, "configs": rows}
         answer = self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
         assert answer.responses[0].error_code is ErrorCode.none, answer
 
@@ -39,7 +43,7 @@ class RawStreamsGroup(RawGroup):
             found = self.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=(GROUP_RESOURCE,))
             return self.name in {row.resource_name for row in found.config_resources}
 
-        until(is_applied, f"{self.name} has {name} = {value}")
+        until(is_applied, f"{self.name} has {given}")
 
     def topology(self, epoch: int = 0, **more: Any) -> dict[str, Any]:
         """The topology of the application."""
