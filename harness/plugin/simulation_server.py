@@ -247,6 +247,7 @@ def run_seed(item: pytest.Item, request: SeedRequest) -> SeedResult:
     worker.flags = {**worker.flags, "seed": request.seed, "out": Path(request.out)}
     known = set(sys.modules)
     schedules = {_block(key): Schedule.from_json(json.dumps(row)) for key, row in (request.schedules or {}).items()}
+    item.stash[SEED_COMMAND] = (request.command, request.schedules is not None)
     item.stash[REPLAYS] = Replays(
         schedules,
         "",

@@ -86,12 +86,14 @@ def test_a_correct_service_holds_over_its_seeds_and_a_wrong_promise_is_made_smal
     )
     (page,) = re.findall(r"the page of this run: (\S+)", text)
     assert "duplicate-output" in (pytester.path / page).read_text()
-    (seed,) = re.findall(r"repeat with: pytest \S+ --harrow-seed=(\d+) --harrow-seeds=1", text)
-    again = pytester.runpytest_subprocess(
-        *ALONE[:-1], f"--harrow-seed={seed}", "--harrow-seeds=1", "-k", "once", "--harrow-shrink=0"
-    )
-    again.assert_outcomes(failed=1)
-    assert "duplicate-output" in again.stdout.str()
+    of_the_page, of_the_seed = re.findall(r"repeat with: pytest (.*)", text)
+    assert "--harrow-schedule=" in of_the_page, "the page is of the smallest run"
+    assert "--harrow-schedule=" not in of_the_seed
+    for command in (of_the_page, f"{of_the_seed} --harrow-shrink=0"):
+        again = pytester.runpytest_subprocess(*ALONE[:-1], *shlex.split(command))
+        again.assert_outcomes(failed=1)
+        assert "duplicate-output" in again.stdout.str()
+        assert re.search(r"billed_once: 1 runs, 1 failed", again.stdout.str())
 
 
 def test_what_has_nothing_to_do_with_a_fault_is_said(pytester: pytest.Pytester) -> None:
