@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
-LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests) examples/aiokafka_offset_fetch examples/retry_queue/tests examples/postgres_table/tests examples/aiokafka_1134 examples/aiokafka_1151
+LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests) examples/aiokafka_offset_fetch examples/retry_queue/tests examples/postgres_table/tests examples/aiokafka_1134 examples/aiokafka_1151 examples/simulated_gallery examples/faststream_service
 
 .PHONY: help setup demo gallery retries test long conformance differential client-suites lint type docs wheels wheel environments image bench clean
 
