@@ -54,6 +54,8 @@ class Jobs:
         source = self._spark.readStream.format("kafka").option("subscribe", topic)
         source = source.option("kafka.bootstrap.servers", self._servers)
         source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "200")
+        # Java's Admin waits so long for a leader that has left the metadata before Spark makes another; 60 s by default
+        source = source.option("kafka.default.api.timeout.ms", "8000").option("kafka.request.timeout.ms", "5000")
         rows = source.load().selectExpr("key", "value")
         if sink.startswith("/"):
             writer = rows.writeStream.format("parquet").option("path", sink)
