@@ -11,7 +11,7 @@ SHOWN = {
     "cluster": {"backend", "bootstrap_servers", "brokers", "cluster", "close", "folder", "seed", "topic"},
     "clients": {"aiokafka", "allow", "client_config", "consumer", "kafka_python", "producer"},
     "beside the brokers": {"allow_outside", "dependency", "program", "start"},
-    "values": {"faker", "random", "values"},
+    "values": {"faker", "random", "up_to", "values"},
     "waits": {"aio", "await_assigned", "await_caught_up", "await_leader", "await_records", "await_request"},
     "faults": {"chaos", "schedule", "schedules"},
     "verdicts": {"repeat", "verdicts", "verify", "verify_pipeline"},

@@ -73,6 +73,7 @@ VALID: dict[str, Any] = {
     "condition": None,
     "since_ns": 1,
     "timeout": 1.0,
+    "most": 10,
 }
 """An argument that is accepted, for each parameter that has no default."""
 ANYTHING = {
