@@ -12,7 +12,7 @@ from twins import PlaceOrders, twins
 def test_orders_of_a_customer_stay_in_order(harrow: Harrow, place_orders: PlaceOrders) -> None:
     orders = harrow.topic("orders")
     refused = refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=2, target=leader(orders, 0))
-    # three times: a refusal swaps nothing when it meets the last of five orders
-    with harrow.chaos(refused, refused, refused) as chaos:
+    # six times: a refusal swaps nothing when it meets the last of five orders
+    with harrow.chaos(*[refused] * 6) as chaos:
         placed = place_orders(harrow.bootstrap_servers, orders_while(lambda: chaos.running, burst=5))
     harrow.verify(orders, guarantee="ordered", record_id="order", expected=placed)
