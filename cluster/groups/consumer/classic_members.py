@@ -15,11 +15,12 @@ from dataclasses import replace
 
 from ...coordinators import RecordFormatError
 from ...errors import ErrorCode, KafkaError
+from ..known_members import check_size, known_member, own_holder
 from ..membership_values import NO_MEMBER, JoinRequest, JoinResult, Member, SyncRequest, SyncResult
 from ..records import CONSUMER_PROTOCOL
 from .consumer_protocol import Subscription, decode_subscription, encode_assignment, to_ids, to_names
 from .group_state import Draft, GroupData
-from .heartbeats import advance, check_size, known_member, replace_static, static_member, subscribe
+from .heartbeats import advance, replace_static, subscribe
 from .members import ClassicMetadata, ClassicProtocol, ConsumerMember, MemberMetadata, MemberState, each
 from .target_assignments import ConsumerRules
 
@@ -28,7 +29,8 @@ def join(draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_cha
     """JoinGroup."""
     state = draft.state
     member_id = request.member_id or request.new_member_id
-    check_size(state, member_id, request.group_instance_id, rules.limits.max_size)
+    holder = state.static_member(request.group_instance_id)
+    check_size("consumer", state.members, rules.limits.max_size, member_id, holder)
     _check_protocols(state, request)
     if not request.member_id and request.member_id_required and request.group_instance_id is None:
         return JoinResult(error=ErrorCode.member_id_required, member_id=member_id)
@@ -103,8 +105,8 @@ def classic_member(state: GroupData, group_id: str, member_id: str, instance_id:
 
 def _member(state: GroupData, group_id: str, member_id: str, instance_id: str | None) -> ConsumerMember:
     if instance_id is None:
-        return known_member(state, group_id, member_id)
-    return static_member(state, member_id, instance_id)
+        return known_member(state.members, group_id, member_id)
+    return own_holder(state.static_member(instance_id), member_id, instance_id)
 
 
 def encoded_assignment(member: ConsumerMember, rules: ConsumerRules) -> bytes:
@@ -146,7 +148,7 @@ def _member_of(draft: Draft, request: JoinRequest, member_id: str) -> ConsumerMe
     if instance_id is not None:
         holder = state.static_member(instance_id)
         if request.member_id:
-            return static_member(state, member_id, instance_id)
+            return own_holder(holder, member_id, instance_id)
         if holder is not None:
             return replace_static(draft, holder, member_id)
     return state.members.get(member_id) or ConsumerMember(member_id=member_id)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import ErrorCode, KafkaError
 from ...regular_expressions import compile_regex
+from ..known_members import check_size, known_member, own_holder
 from .group_records import CurrentRecord, MemberRecord, TargetEpochRecord, TargetRecord
 from .group_state import Draft, GroupData
 from .members import (
@@ -127,7 +128,9 @@ def heartbeat(
     draft: Draft, request: HeartbeatRequest, rules: ConsumerRules, *, topics_changed: bool
 ) -> HeartbeatResult:
     """A heartbeat that is no leave. `topics_changed`: the topics of the cluster may differ from the last time."""
-    check_size(draft.state, request.member_id, request.instance_id, rules.limits.max_size)
+    state = draft.state
+    holder = state.static_member(request.instance_id)
+    check_size("consumer", state.members, rules.limits.max_size, request.member_id, holder)
     member = _member_of(draft, request)
     if request.regex:
         compile_regex(request.regex, REGEX_FIELD)
@@ -202,8 +205,8 @@ def advance(
 def leaving_member(state: GroupData, request: HeartbeatRequest) -> ConsumerMember:
     """The member that leaves; KafkaError where there is none."""
     if request.instance_id is None:
-        return known_member(state, request.group_id, request.member_id)
-    return static_member(state, request.member_id, request.instance_id)
+        return known_member(state.members, request.group_id, request.member_id)
+    return own_holder(state.static_member(request.instance_id), request.member_id, request.instance_id)
 
 
 def leave_for_restart(draft: Draft, member: ConsumerMember) -> HeartbeatResult:
@@ -234,37 +237,6 @@ def left(member_id: str) -> HeartbeatResult:
 # ---- members -------------------------------------------------------------------------------------
 
 
-def check_size(state: GroupData, member_id: str, instance_id: str | None, max_size: int) -> None:
-    """GROUP_MAX_SIZE_REACHED for a member too many."""
-    known = member_id in state.members or state.static_member(instance_id) is not None
-    if not known and len(state.members) >= max_size:
-        raise KafkaError(
-            ErrorCode.group_max_size_reached,
-            f"The consumer group has reached its maximum capacity of {max_size} members.",
-        )
-
-
-def known_member(state: GroupData, group_id: str, member_id: str) -> ConsumerMember:
-    """A member; UNKNOWN_MEMBER_ID."""
-    member = state.members.get(member_id)
-    if member is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-    return member
-
-
-def static_member(state: GroupData, member_id: str, instance_id: str) -> ConsumerMember:
-    """The holder of an instance id; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    holder = state.static_member(instance_id)
-    if holder is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
-    if holder.member_id != member_id:
-        raise KafkaError(
-            ErrorCode.fenced_instance_id,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
-        )
-    return holder
-
-
 def replace_static(draft: Draft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
     """A static member returns under a new id: the new member takes over target and assigned partitions."""
     target = draft.state.target(holder.member_id)
@@ -284,7 +256,7 @@ def _member_of(draft: Draft, request: HeartbeatRequest) -> ConsumerMember:
     member = state.members.get(request.member_id)
     if member is None and joins:
         return ConsumerMember(member_id=request.member_id)
-    member = known_member(state, request.group_id, request.member_id)
+    member = known_member(state.members, request.group_id, request.member_id)
     _check_epoch(member, request)
     return member
 
@@ -294,7 +266,7 @@ def _static_member_of(draft: Draft, request: HeartbeatRequest) -> ConsumerMember
     assert instance_id is not None, "only static members"
     holder = draft.state.static_member(instance_id)
     if request.epoch != JOIN_EPOCH:
-        member = static_member(draft.state, request.member_id, instance_id)
+        member = own_holder(holder, request.member_id, instance_id)
         _check_epoch(member, request)
         return member
     if holder is None:

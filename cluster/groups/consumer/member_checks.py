@@ -14,9 +14,9 @@ from collections.abc import Iterable
 
 from ...errors import ErrorCode, KafkaError
 from ...wire.topic_ids import UUID
+from ..known_members import known_member
 from ..membership_values import NO_MEMBER
 from .group_state import GroupData
-from .heartbeats import known_member
 from .members import ConsumerMember
 
 NO_GENERATION = -1
@@ -32,7 +32,7 @@ def check_commit(
     """OffsetCommit. A client that is no member, an administrator for example, may commit while the group is Empty."""
     if epoch < 0 and not state.members:
         return
-    member = known_member(state, group_id, member_id)
+    member = known_member(state.members, group_id, member_id)
     if not member.is_classic and version < MEMBER_EPOCH_FROM:
         raise KafkaError(ErrorCode.unsupported_version)
     _check_epoch_of_commit(member, epoch, partitions)
@@ -45,14 +45,14 @@ def check_transactional(
     names_none = (*member, epoch) == (NO_MEMBER, None, NO_GENERATION)
     if names_none or (epoch < 0 and not state.members):
         return
-    _check_epoch_of_commit(known_member(state, group_id, member[0]), epoch, partitions)
+    _check_epoch_of_commit(known_member(state.members, group_id, member[0]), epoch, partitions)
 
 
 def check_fetch(state: GroupData, group_id: str, member_id: str | None, epoch: int) -> None:
     """OffsetFetch. A client that names no member is not checked."""
     if member_id is None and epoch < 0:
         return
-    _check_epoch(known_member(state, group_id, member_id or ""), epoch)
+    _check_epoch(known_member(state.members, group_id, member_id or ""), epoch)
 
 
 def _check_epoch_of_commit(member: ConsumerMember, epoch: int, partitions: Iterable[Named]) -> None:

@@ -18,6 +18,7 @@ from ..consumer.group_records import GroupEpoch
 from ..consumer.members import Partitions, by_topic_id, each
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
 from ..consumer.target_assignments import assignment_time
+from ..known_members import check_size, known_member
 from .initialization import begin, uninitialized
 from .limits import ShareRules
 from .members import JOIN_EPOCH, LEAVE_EPOCH, ShareAssignment, ShareMember, ShareMetadata, Topics
@@ -93,7 +94,7 @@ def heartbeat(
     draft: ShareDraft, request: ShareHeartbeat, rules: ShareRules, *, topics_changed: bool
 ) -> ShareHeartbeatResult:
     """A heartbeat that is no leave. `topics_changed`: the topics of the cluster may differ from the last time."""
-    _check_size(draft.state, request.member_id, rules.max_size)
+    check_size("share", draft.state.members, rules.max_size, request.member_id)
     before = _member_of(draft.state, request)
     # a target assignment that is to be computed has those partitions, too
     pending = draft.state.target_epoch >= draft.state.epoch and assignment_pending(draft.state)
@@ -145,30 +146,16 @@ def remove_members(draft: ShareDraft, member_ids: Sequence[str], view: TopicView
 
 def leave(draft: ShareDraft, request: ShareHeartbeat, view: TopicView) -> ShareHeartbeatResult:
     """A heartbeat of member epoch -1."""
-    known_member(draft.state, request.group_id, request.member_id)
+    known_member(draft.state.members, request.group_id, request.member_id)
     remove_members(draft, [request.member_id], view)
     return ShareHeartbeatResult(member_id=request.member_id, epoch=LEAVE_EPOCH)
-
-
-def known_member(state: ShareGroupData, group_id: str, member_id: str) -> ShareMember:
-    """A member; UNKNOWN_MEMBER_ID."""
-    member = state.members.get(member_id)
-    if member is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-    return member
-
-
-def _check_size(state: ShareGroupData, member_id: str, max_size: int) -> None:
-    if member_id not in state.members and len(state.members) >= max_size:
-        text = f"The share group has reached its maximum capacity of {max_size} members."
-        raise KafkaError(ErrorCode.group_max_size_reached, text)
 
 
 def _member_of(state: ShareGroupData, request: ShareHeartbeat) -> ShareMember:
     """The member as it was before this heartbeat."""
     if request.epoch == JOIN_EPOCH:
         return state.members.get(request.member_id) or ShareMember(member_id=request.member_id)
-    member = known_member(state, request.group_id, request.member_id)
+    member = known_member(state.members, request.group_id, request.member_id)
     received, known, previous = request.epoch, member.epoch, member.current.previous_epoch
     if received in (known, previous) and received <= known:
         return member  # the response with the new epoch may have been lost

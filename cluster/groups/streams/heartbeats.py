@@ -27,6 +27,7 @@ from ...config.group_table import (
 from ...errors import ErrorCode, KafkaError
 from ..consumer.subscriptions import TopicView, metadata_hash, partition_counts
 from ..consumer.target_assignments import assignment_time
+from ..known_members import check_size
 from .endpoints import endpoint_partitions
 from .group_records import (
     NOT_VALIDATED,
@@ -40,7 +41,7 @@ from .group_records import (
 from .group_state import Draft, StreamsData
 from .internal_topics import ConfiguredSubtopology, ConfiguredTopology, Status, StatusCode, configure
 from .members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
-from .membership import check_size, leaving_member, member_of, update_metadata
+from .membership import leaving_member, member_of, update_metadata
 from .reconciliation import reconcile
 from .requests import NO_OFFSETS, HeartbeatRequest, HeartbeatResult, TaskOffsets, task_offsets
 from .sticky_assignor import Assignee, TaskGroup, assign
@@ -115,7 +116,13 @@ def heartbeat(
     """A heartbeat that is no leave: the result, and what the coordinator knows once the records are in the log."""
     before = draft.state
     if request.epoch == JOIN_EPOCH:
-        check_size(before, request, rules.max_size)
+        check_size(
+            "streams",
+            before.members,
+            rules.max_size,
+            request.member_id,
+            before.static_member(request.instance_id),
+        )
     member = member_of(draft, request)
     bump = update_metadata(draft, member, request)
     topology = _update_topology(draft, request)

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 from ...errors import ErrorCode, KafkaError
 from ...ids import TopicPartition
+from ..known_members import known_member
 from ..membership_values import NO_MEMBER
 from .group_state import StreamsData
 from .members import StreamsMember
-from .membership import known_member
 from .tasks import TaskId
 
 NO_GENERATION = -1
@@ -30,7 +30,7 @@ def check_commit(
     """OffsetCommit. A client that is no member, an administrator for example, may commit while the group is Empty."""
     if epoch < 0 and not state.members:
         return
-    member = known_member(state, group_id, member_id)
+    member = known_member(state.members, group_id, member_id)
     if version < MEMBER_EPOCH_FROM:
         raise KafkaError(ErrorCode.unsupported_version)
     _check_epoch(state, member, epoch, partitions)
@@ -47,14 +47,14 @@ def check_transactional(
     names_none = (*member, epoch) == (NO_MEMBER, None, NO_GENERATION)
     if names_none or (epoch < 0 and not state.members):
         return
-    _check_epoch(state, known_member(state, group_id, member[0]), epoch, partitions)
+    _check_epoch(state, known_member(state.members, group_id, member[0]), epoch, partitions)
 
 
 def check_fetch(state: StreamsData, group_id: str, member_id: str | None, epoch: int) -> None:
     """OffsetFetch. A client that names no member is not checked."""
     if member_id is None and epoch < 0:
         return
-    if known_member(state, group_id, member_id or "").epoch != epoch:
+    if known_member(state.members, group_id, member_id or "").epoch != epoch:
         raise KafkaError(ErrorCode.stale_member_epoch)
 
 

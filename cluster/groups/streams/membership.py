@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import ErrorCode, KafkaError
+from ..known_members import known_member, own_holder
 from .group_records import CurrentRecord, MemberRecord, TargetRecord
 from .group_state import Draft, StreamsData
 from .members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
@@ -22,29 +23,11 @@ from .requests import HeartbeatRequest
 from .tasks import NOTHING
 
 
-def check_size(state: StreamsData, request: HeartbeatRequest, max_size: int) -> None:
-    """GROUP_MAX_SIZE_REACHED for a member too many."""
-    known = request.member_id in state.members or state.static_member(request.instance_id) is not None
-    if not known and len(state.members) >= max_size:
-        raise KafkaError(
-            ErrorCode.group_max_size_reached,
-            f"The streams group has reached its maximum capacity of {max_size} members.",
-        )
-
-
-def known_member(state: StreamsData, group_id: str, member_id: str) -> StreamsMember:
-    """A member; UNKNOWN_MEMBER_ID."""
-    member = state.members.get(member_id)
-    if member is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-    return member
-
-
 def leaving_member(state: StreamsData, request: HeartbeatRequest) -> StreamsMember:
     """The member that leaves; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if request.instance_id is None:
-        return known_member(state, request.group_id, request.member_id)
-    return _static_member(state, request.member_id, request.instance_id)
+        return known_member(state.members, request.group_id, request.member_id)
+    return own_holder(state.static_member(request.instance_id), request.member_id, request.instance_id)
 
 
 def member_of(draft: Draft, request: HeartbeatRequest) -> StreamsMember:
@@ -70,18 +53,6 @@ def update_metadata(draft: Draft, member: StreamsMember, request: HeartbeatReque
         return True
     of_old, of_new = ((row.topology_epoch, row.rack_id, row.client_tags, row.process_id) for row in (old, new))
     return of_old != of_new
-
-
-def _static_member(state: StreamsData, member_id: str, instance_id: str) -> StreamsMember:
-    holder = state.static_member(instance_id)
-    if holder is None:
-        raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
-    if holder.member_id != member_id:
-        raise KafkaError(
-            ErrorCode.fenced_instance_id,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
-        )
-    return holder
 
 
 def _replace(draft: Draft, holder: StreamsMember, request: HeartbeatRequest) -> StreamsMember:
