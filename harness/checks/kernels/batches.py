@@ -21,11 +21,9 @@ from ...histories.segments import CONTROL
 from ..rows import OperationRow
 from .early_removals import describe_early
 from .findings import Description, PartitionFindings, batch_rows
-from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
-from .quick_batches import confirmed_are_kept, sequences_rise
+from .inputs import LOG_APPEND_TIME, SEQUENCE, SEQUENCES, PartitionInputs
+from .quick_batches import are_complete, confirmed_are_kept, sequences_rise
 from .removals import begins_legally
-
-SEQUENCES = 2**31
 
 
 class ConfirmedBatch(NamedTuple):
@@ -144,7 +142,7 @@ def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         findings.add_each("lost-write", lost, ConfirmedBatch, lambda row: _describe_lost(inputs, row))
         confirmed = confirmed.filter(pl.col("held") >= enough)
     if inputs.final is not None:
-        unseen = _unreported(confirmed.filter(~_is_complete(confirmed, inputs.final)), findings)
+        unseen = _unreported(confirmed.filter(~_are_complete(confirmed, inputs.final)), findings)
         findings.add_each("unseen", unseen, Offsets, lambda row: _describe_unseen(inputs, row))
 
 
@@ -160,13 +158,9 @@ def converged(inputs: PartitionInputs) -> bool:
     return len({int(log["last_offset"][-1]) if len(log) else -1 for log in inputs.logs.values()}) == 1
 
 
-def _is_complete(batches: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
-    """Return for each batch whether the final read has every offset of it."""
-    there = final["offset"].to_numpy()
-    first = np.searchsorted(there, batches["base_offset"].to_numpy(), "left")
-    beyond = np.searchsorted(there, batches["last_offset"].to_numpy(), "right")
-    offsets = (batches["last_offset"] - batches["base_offset"] + 1).to_numpy()
-    return pl.Series(beyond - first >= offsets)
+def _are_complete(batches: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
+    base, last = (batches[name].to_numpy() for name in ("base_offset", "last_offset"))
+    return pl.Series(are_complete(final, base, last))
 
 
 def _describe_lost(inputs: PartitionInputs, row: ConfirmedBatch) -> Description:

@@ -134,6 +134,8 @@ NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
 """The columns by which a broker recognises a batch that an idempotent producer sends again."""
+SEQUENCES = 2**31
+"""After sequence 2^31 - 1 follows 0, so that a larger step than half of them is a step back."""
 LOG_APPEND_TIME = 0x08
 
 
@@ -251,6 +253,9 @@ class PartitionInputs:
     acknowledged_batches: pl.DataFrame | None = None
     """The stored result of `acked_batches`, which many checks need; the next one is that of `log_batches`."""
     batches_of_logs: pl.DataFrame | None = None
+    confirmed_kept: bool | None = None
+    """The stored result of `quick_batches.confirmed_are_kept`; the next one is that of `sequences_rise`."""
+    rising: bool | None = None
     in_transactions: pl.DataFrame | None = None
     """The stored result of `log_transactions.transactional_batches`; the next one is that of `log_transactions`."""
     transactions: pl.DataFrame | None = None

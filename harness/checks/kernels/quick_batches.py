@@ -11,12 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.segments import CONTROL
-from .inputs import LOG_APPEND_TIME, PartitionInputs
+from .inputs import LOG_APPEND_TIME, SEQUENCE, SEQUENCES, PartitionInputs
 
 Column = npt.NDArray[np.int64]
-HALF = 2**30
-"""A larger step of a sequence is a step back: after 2^31 - 1 follows 0."""
-SEQUENCE = ("producer_id", "producer_epoch", "base_sequence")
 
 
 def _column(frame: pl.DataFrame, name: str) -> Column:
@@ -59,8 +56,14 @@ def _longest(inputs: PartitionInputs) -> pl.DataFrame:
 def confirmed_are_kept(inputs: PartitionInputs) -> bool:
     """True when every log, and the final read if there is one, has every batch that a client has.
 
-    Then no batch is lost, unseen, or different from another one with the same last offset.
+    Then no batch is lost, unseen, or different from another one with the same last offset. Computed once.
     """
+    if inputs.confirmed_kept is None:
+        inputs.confirmed_kept = _confirmed_are_kept(inputs)
+    return inputs.confirmed_kept
+
+
+def _confirmed_are_kept(inputs: PartitionInputs) -> bool:
     first = max(inputs.low, inputs.job.cleaned_end)
     for frame in (inputs.acked_batches, inputs.fetched):
         base = _column(frame, "base_offset")
@@ -71,7 +74,7 @@ def confirmed_are_kept(inputs: PartitionInputs) -> bool:
             continue
         if not inputs.logs or not all(_has(log, last, crc) for log in inputs.logs.values()):
             return False
-        if inputs.final is not None and not has_each_offset(inputs.final, base, last):
+        if inputs.final is not None and not are_complete(inputs.final, base, last).all():
             return False
     return True
 
@@ -84,18 +87,25 @@ def _has(log: pl.DataFrame, last: Column, crc: Column) -> bool:
     return bool(((there[at] == last) & (_column(log, "crc")[at] == crc)).all())
 
 
-def has_each_offset(final: pl.DataFrame, base: Column, last: Column) -> bool:
-    """True when the final read has every offset of each batch."""
+def are_complete(final: pl.DataFrame, base: Column, last: Column) -> npt.NDArray[np.bool_]:
+    """Return for each batch whether the final read has every offset of it."""
     there = final["offset"].to_numpy()
     found = np.searchsorted(there, last, "right") - np.searchsorted(there, base, "left")
-    return bool((found >= last - base + 1).all())
+    complete: npt.NDArray[np.bool_] = found >= last - base + 1
+    return complete
 
 
 def sequences_rise(inputs: PartitionInputs) -> bool:
     """True when the sequences of each producer id and epoch rise along the offsets of all logs, and logs are the same.
 
-    Then no sequence is at two offsets, and none decreases.
+    Then no sequence is at two offsets, and none decreases. Computed once.
     """
+    if inputs.rising is None:
+        inputs.rising = _sequences_rise(inputs)
+    return inputs.rising
+
+
+def _sequences_rise(inputs: PartitionInputs) -> bool:
     if not inputs.logs or not same_logs(inputs, *SEQUENCE):
         return False
     log = _longest(inputs)
@@ -105,7 +115,7 @@ def sequences_rise(inputs: PartitionInputs) -> bool:
     order = np.lexsort((epoch, producer))  # stable: by offset in each group
     same = (np.diff(producer[order]) == 0) & (np.diff(epoch[order]) == 0)
     steps = np.diff(sequence[order])[same]
-    return bool(((steps > 0) & (steps < HALF)).all())
+    return bool(((steps > 0) & (steps < SEQUENCES // 2)).all())
 
 
 def epochs_agree(log: pl.DataFrame, entries: list[tuple[int, int]]) -> bool:
