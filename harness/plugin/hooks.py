@@ -36,7 +36,7 @@ from .fixtures import (
     unused_in,
     wants_verdict,
 )
-from .requested_fixtures import RUNS, runs_of, uses_harrow
+from .requested_fixtures import RUNS, coroutine_of, runs_of, uses_harrow
 from .run_index import WITHOUT_VERDICT, RunIndex
 from .workers import (
     SIMULATION_SOCKET,
@@ -250,9 +250,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     import asyncio
 
-    source: Any = pyfuncitem
-    names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    asyncio.run(coroutine_of(pyfuncitem))
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 RUNS = pytest.StashKey[list["HarrowRun"]]()
 SIMULATED_TEST = pytest.StashKey[bool]()
+"""Whether the seeds of a test run in processes of their own, and not in this one."""
 SEED_COMMAND = pytest.StashKey[tuple[str, bool]]()
 """In the process of a seed: the command that repeats it, and whether its schedules were given to it."""
-"""Whether the seeds of a test run in processes of their own, and not in this one."""
 ARGUMENTS = "harrow_arguments"
 """Attribute of the function of a Harrow fixture: the arguments of its factory (`fixtures.py`)."""
 
@@ -40,6 +40,14 @@ def harrow_fixtures(item: pytest.Item) -> dict[str, list[Mapping[str, Any]]]:
         if given := [row for row in arguments if row is not None]:
             found[name] = given
     return found
+
+
+def coroutine_of(function: pytest.Function) -> Coroutine[Any, Any, object]:
+    """Return the coroutine of an async test, called with its fixtures as pytest calls a plain one."""
+    source: Any = function
+    names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
+    coroutine: Coroutine[Any, Any, object] = function.obj(**{name: function.funcargs[name] for name in names})
+    return coroutine
 
 
 def runs_of(item: pytest.Item) -> list[HarrowRun]:

@@ -40,7 +40,7 @@ from ..backends.simulated.process import SimulatedProcess
 from ..reached import reached
 from .fixtures import REPLAYS, Replays
 from .repeating import PROPERTY_FAILURE
-from .requested_fixtures import SEED_COMMAND, runs_of
+from .requested_fixtures import SEED_COMMAND, coroutine_of, runs_of
 from .workers import WORKER
 
 RUN = "HARROW_SIMULATION_RUN"
@@ -134,9 +134,7 @@ class SimulationServer:
         """Run the coroutine of an async test on the virtual loop; a plain function is called by pytest."""
         if not inspect.iscoroutinefunction(pyfuncitem.obj) or _process is None:
             return None
-        source: Any = pyfuncitem
-        names = source._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own hook
-        _process.run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+        _process.run_test(coroutine_of(pyfuncitem))
         return True
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own capture

@@ -116,7 +116,9 @@ class RunningPrograms:
     ) -> ServiceProcess:
         """Start an asyncio service as a process, and wait until its coroutine runs; it has its name as a program."""
         from .service_process import ServiceProcess, command_of, write_call
+        from .services import check_restart
 
+        check_restart(name, restart)
         self._check_service(name)
         file = write_call(self._folder_of(name), name, main, args, restart)
         service = ServiceProcess(name, self._process(name, command_of(file), {}, in_terminal=False, user=user), restart)

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.cluster.host.programs import ProgramLoop, process_view
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Main = Callable[..., Coroutine[Any, Any, object]]
 Restart = Literal["never", "on-failure", "always"]
-RESTARTS = ("never", "on-failure", "always")
+RESTARTS = get_args(Restart)
 RESTART_MS = 1_000
 """How long a supervisor waits before it starts a service again."""
 GRACE_S = 15.0
@@ -51,6 +51,12 @@ def name_of(main: Main | Coroutine[Any, Any, object]) -> str:
     last = called.rpartition(".")[2].strip("<>")
     code = getattr(main, "cr_code", None) or getattr(main, "__code__", None)
     return PurePath(code.co_filename).stem if last in ("main", "run", "lambda") and code is not None else last
+
+
+def check_restart(name: str, restart: str) -> None:
+    """ConfigError for what no supervisor does."""
+    if restart not in RESTARTS:
+        raise ConfigError(f"harrow.start({name!r}, restart={restart!r}): expected one of {', '.join(RESTARTS)}")
 
 
 def _callers() -> list[traceback.FrameSummary]:
@@ -80,8 +86,7 @@ class Service:
         restart: Restart,
         output: ProgramOutput | None = None,
     ) -> None:
-        if restart not in RESTARTS:
-            raise ConfigError(f"harrow.start({name!r}, restart={restart!r}): expected one of {', '.join(RESTARTS)}")
+        check_restart(name, restart)
         self.name = name
         self._main = main
         self._args = args

@@ -352,12 +352,10 @@ class HarrowRun:
         from ..backends.knobs import HostLinks
         from ..backends.simulated.cluster import SimulatedRunningCluster
         from ..backends.simulated.process import current
-        from ..programs.services import RESTARTS, Service, name_of
+        from ..programs.services import Service, name_of
 
         cluster = self.cluster
         if not isinstance(cluster, SimulatedRunningCluster):
-            if restart not in RESTARTS:
-                raise ConfigError(f"harrow.start(restart={restart!r}): expected one of {', '.join(RESTARTS)}")
             return self.programs.start_service(name or name_of(main), main, args, restart, user=APP)
         view = current().view
         service = Service(

@@ -45,5 +45,13 @@ async def connected(name: str = "server", port: int = PORT) -> tuple[asyncio.Str
     raise AssertionError(f"{name}:{port} did not serve")
 
 
+def results_of_both(running: Programs, server: Callable[[], Any], client: Callable[[], Any]) -> tuple[Any, Any]:
+    """Run a client beside a server that ends by itself; return what each returned."""
+    task = running.start("server", server)
+    received = result_of(running, client)
+    assert running.world.loop.run_until(task.done, 5_000)
+    return task.result(), received
+
+
 def result_of(running: Programs, main: Callable[[], Any]) -> Any:
     return running.run(main)[0]

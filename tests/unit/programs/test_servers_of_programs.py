@@ -12,7 +12,7 @@ import pytest
 from harrow.cluster.host.programs import FenceError
 from harrow.cluster.host.simulated.stream import WINDOW_BYTES
 from simulated_programs import programs, programs_and_brokers
-from simulated_servers import PORT, closed, connected, echo, result_of, serving
+from simulated_servers import PORT, closed, connected, echo, result_of, results_of_both, serving
 
 LARGE = 3_000_000
 
@@ -163,10 +163,9 @@ def test_a_program_reaches_itself_and_others_do_not_reach_what_it_serves_for_its
         return "done"
 
     with programs() as running:
-        task = running.start("server", server)
-        assert result_of(running, client) == "done"
-        assert running.world.loop.run_until(task.done, 5_000)
-    assert task.result() == [(b"hello", True)] * 4
+        served, said = results_of_both(running, server, client)
+    assert said == "done"
+    assert served == [(b"hello", True)] * 4
 
 
 def test_a_server_that_closes_waits_for_its_connections() -> None:
@@ -196,10 +195,7 @@ def test_a_server_that_closes_waits_for_its_connections() -> None:
         return found
 
     with programs() as running:
-        task = running.start("server", server)
-        assert result_of(running, client) == b"ok"
-        assert running.world.loop.run_until(task.done, 5_000)
-        assert task.result() == ["handled"]
+        assert results_of_both(running, server, client) == (["handled"], b"ok")
 
 
 def test_an_exception_in_a_protocol_ends_its_connection_alone() -> None:
@@ -221,10 +217,7 @@ def test_an_exception_in_a_protocol_ends_its_connection_alone() -> None:
         return found
 
     with programs() as running:
-        task = running.start("server", server)
-        assert result_of(running, client) == b""
-        assert running.world.loop.run_until(task.done, 5_000)
-        assert task.result() == ["no such order"]
+        assert results_of_both(running, server, client) == (["no such order"], b"")
 
 
 def test_a_connection_is_made_through_a_socket_as_aiohttp_does() -> None:
