@@ -18,9 +18,9 @@ import signal
 import sys
 import tempfile
 import warnings
+import weakref
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -104,6 +104,7 @@ def shares_a_fixture(item: pytest.Item) -> bool:
 
 def pytest_collection_finish() -> None:
     """Take 8,000 collected tests and their modules out of the collector's sight: walking them is a sixth of a test."""
+    know_selectors_of_kafka_python()
     gc.collect()
     gc.freeze()
 
@@ -117,25 +118,36 @@ def no_signal_stays_blocked() -> Iterator[None]:
     assert not left, f"the test leaves {sorted(left)} blocked"
 
 
-def modules_used_by(module: str) -> set[str]:
-    """Return the modules of what a module imported by name."""
-    return {str(getattr(value, "__module__", "")) for value in vars(sys.modules[module]).values()}
+open_selectors = weakref.WeakSet[object]()
+"""The event loops of kafka-python that are not collected yet; each has a pair of sockets."""
 
 
-@functools.cache
-def uses_kafka_python(module: str) -> bool:
-    """Whether a test module imports from the client, or from a helper that does."""
-    used = modules_used_by(module)
-    used = used.union(*(modules_used_by(helper) for helper in used if helper in sys.modules))
-    return any(name.partition(".")[0] == "kafka" for name in used)
+def know_selectors_of_kafka_python() -> None:
+    """Let each event loop of kafka-python that is made from now on be in `open_selectors`."""
+    module = sys.modules.get("kafka.net.selector")
+    if module is None:
+        return
+    initialize = module.NetworkSelector.__init__
+
+    @functools.wraps(initialize)
+    def initialize_and_add(self: object, *args: object, **options: object) -> None:
+        open_selectors.add(self)
+        initialize(self, *args, **options)
+
+    module.NetworkSelector.__init__ = initialize_and_add
 
 
-@pytest.fixture(autouse=True)
-def unclosed_sockets_of_kafka_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect the sockets that kafka-python leaves open in a test, so that no later test is blamed for them."""
-    yield
-    module = cast("object", request.module)  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
-    if isinstance(module, ModuleType) and uses_kafka_python(module.__name__):
+def collect_sockets_of_kafka_python() -> None:
+    """Collect the sockets that kafka-python leaves open, without their warnings."""
+    if open_selectors:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def unclosed_sockets_of_kafka_python() -> Iterator[None]:
+    """Blame no later test for the sockets that kafka-python leaves open in a test, or in a fixture of its module."""
+    collect_sockets_of_kafka_python()
+    yield
+    collect_sockets_of_kafka_python()

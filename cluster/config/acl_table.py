@@ -16,6 +16,9 @@ AUTHORIZERS = (
 )
 """The classes of Apache Kafka that decide by ACLs: since version 4, and before. Harrow has one authorizer for both."""
 
+OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Kafka's broker hands them on to the authorizer: in DescribeConfigs they are settings that it does not know."""
+
 ACL_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="authorizer.class.name",

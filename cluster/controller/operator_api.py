@@ -28,7 +28,7 @@ from ..registry.paths import broker_path
 from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.api_table import ApiRow
-from ..wire.features import Feature
+from ..wire.features import FEATURES_OF_KRAFT, Feature
 from ..wire.request import Request
 from .active_controller import ActiveController
 from .admin_api import ControllerQueue
@@ -209,6 +209,8 @@ def _refusal(update: Any, feature: Feature | None, controller: NodeId) -> str:
         return f"{prefix}The controller does not support the given upgrade type."
     if level < 0:
         return f"{prefix}A feature version cannot be less than 0."
+    if feature is None and level == 0 and update.feature not in FEATURES_OF_KRAFT:
+        return f"{prefix}Feature {update.feature} not found."
     low, high, present = (0, 0, 0) if feature is None else (feature.low, feature.high, feature.level)
     if not low <= level <= high:
         if high == 0:

@@ -59,7 +59,10 @@ class TokensApi:
         entity = request.decode()
         owner = request.principal
         if getattr(entity, "owner_principal_name", None):
-            owner = Principal(entity.owner_principal_type or "", entity.owner_principal_name)
+            if entity.owner_principal_type is None:  # Kafka makes no principal of it
+                self._respond_created(request, owner, ErrorCode.unknown_server_error)
+                return
+            owner = Principal(entity.owner_principal_type, entity.owner_principal_name)
         renewers = tuple(Principal(row.principal_type, row.principal_name) for row in entity.renewers)
         if not _may_ask(request):
             self._respond_created(request, owner, ErrorCode.delegation_token_request_not_allowed)

@@ -9,7 +9,7 @@ Source: Kafka's KafkaApis.handle…ShareGroupOffsets…, GroupCoordinatorService
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,7 +86,7 @@ class ShareOffsetsApi:
             for name, rows in topics:  # as in Kafka, names and numbers that are there twice count once
                 if self._view.topic_id(name) is not None:
                     named.setdefault(name, {}).update(dict.fromkeys(rows))
-            _check_numbers(number for rows in named.values() for number in rows)
+            _check_asked(group_id, [rows for name, rows in topics if name in named])
             unknown = [(name, rows) for name, rows in topics if self._view.topic_id(name) is None]
             found = [await self._described_topic(s, request.version, group_id, *row) for row in named.items()]
         except KafkaError as error:
@@ -134,7 +134,7 @@ class ShareOffsetsApi:
                 end = await self._ends.end_offset(TopicPartition(name, number))
             except KafkaError as error:
                 return _partition(s, version, number, 0, 0, 0, error)
-            lag = end - summary.start_offset - summary.delivery_complete_count
+            lag = _int64(end - summary.start_offset - summary.delivery_complete_count)
         return _partition(s, version, number, summary.start_offset, summary.leader_epoch, lag, None)
 
     # ---- AlterShareGroupOffsets --------------------------------------------------------------------
@@ -242,6 +242,7 @@ class ShareOffsetsApi:
                 topic_name=name, topic_id=self._view.topic_id(name), partitions=tuple(rows)
             )
             for name, rows in topics.items()
+            if rows or self._view.topic_id(name) is not None
         )
         return s.AlterShareGroupOffsetsResponse(error_code=ErrorCode.none, responses=found)
 
@@ -266,7 +267,9 @@ class ShareOffsetsApi:
             return
         names: list[str] = [topic.topic_name for topic in body.topics]
         denied = request.denied(Operation.READ, ResourceType.TOPIC, names)
-        rows: dict[str, KafkaError | None] = {name: denial(ResourceType.TOPIC) for name in names if name in denied}
+        rows: list[tuple[str, KafkaError | None]] = [
+            (name, denial(ResourceType.TOPIC)) for name in names if name in denied
+        ]
 
         def plan(draft: ShareDraft) -> Callable[[], None]:
             if draft.state.members:
@@ -281,7 +284,7 @@ class ShareOffsetsApi:
         def states_deleted(topic_ids: Sequence[UUID], errors: Errors) -> None:
             refused = {topic_id: error for (topic_id, _), error in errors.items()}
             done = [topic_id for topic_id in topic_ids if topic_id not in refused]
-            rows.update({self._view.topic_name(topic_id) or "": refused.get(topic_id) for topic_id in topic_ids})
+            rows.extend((self._view.topic_name(topic_id) or "", refused.get(topic_id)) for topic_id in topic_ids)
             change = group.change_partitions(lambda state: deleted(state, done))
 
             def forget(draft: ShareDraft) -> Callable[[], None]:
@@ -291,13 +294,13 @@ class ShareOffsetsApi:
             group.submit(forget, refuse)
 
         def answer() -> None:
-            topics = tuple(self._deleted(s, name, error) for name, error in rows.items())
+            topics = tuple(self._deleted(s, name, error) for name, error in rows)
             request.respond(s.DeleteShareGroupOffsetsResponse(error_code=ErrorCode.none, responses=topics))
 
         group.submit(plan, refuse)
 
     def _begin_delete(
-        self, draft: ShareDraft, names: Iterable[str], rows: dict[str, KafkaError | None]
+        self, draft: ShareDraft, names: Iterable[str], rows: list[tuple[str, KafkaError | None]]
     ) -> dict[UUID, frozenset[int]]:
         """Topics are deleting; which partitions the persister is to delete. `rows` gets the refused topics."""
         before = state = draft.state.state_partitions()
@@ -305,13 +308,13 @@ class ShareOffsetsApi:
         for name in names if draft.state.shares is not None else ():
             topic_id = self._view.topic_id(name)
             if topic_id is None:
-                rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
+                rows.append((name, KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)))
                 continue
             state, numbers = delete_topic(state, topic_id, name, self._view.partition_count(name))
             if numbers:
                 partitions[topic_id] = numbers
             else:
-                rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, NOTHING_TO_DELETE)
+                rows.append((name, KafkaError(ErrorCode.unknown_topic_or_partition, NOTHING_TO_DELETE)))
         if state != before:
             draft.add(StatePartitionsRecord(state))
         return partitions
@@ -329,9 +332,14 @@ class ShareOffsetsApi:
             raise KafkaError(ErrorCode.unsupported_version)
 
 
-def _check_numbers(numbers: Iterable[int]) -> None:
-    """UNKNOWN_SERVER_ERROR for a partition below 0, which the persister refuses."""
-    if any(number < 0 for number in numbers):
+def _int64(value: int) -> int:
+    """A sum as Java has it: a start offset below 0, which AlterShareGroupOffsets takes, lets it overflow."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _check_asked(group_id: str, topics: Collection[Collection[int]]) -> None:
+    """UNKNOWN_SERVER_ERROR for what the persister refuses: no group id, no partition, a partition below 0."""
+    if topics and (not group_id or any(not numbers or min(numbers) < 0 for numbers in topics)):
         raise KafkaError(ErrorCode.unknown_server_error, UNEXPECTED)
 
 

@@ -26,6 +26,7 @@ from ..config import (
     Value,
     setting_of,
 )
+from ..config.acl_table import OF_AUTHORIZER
 from ..config.group_table import OTHER_BROKER_NAMES
 from ..errors import ConfigError
 from .java_order import BROKER_CAPACITY, TOPIC_CAPACITY, hash_order
@@ -233,6 +234,8 @@ def _defaults(name: str, config: BrokerConfig, *, with_static: bool) -> list[Syn
 
 
 def _entry(name: str, row: Setting | None, value: str | None, synonyms: list[Synonym]) -> ConfigEntry:
+    if name in OF_AUTHORIZER:
+        row = None
     secret = row is None or row.kind == "password"
     is_own = row is not None and name in (row.name, row.topic)
     return ConfigEntry(

@@ -99,7 +99,8 @@ class ShareStateApi:
         body = request.decode()
         s = messages.response(request)
         rows = [(topic.topic_id, row) for topic in body.topics for row in topic.partitions]
-        if not body.group_id or not body.topics or not all(topic.partitions for topic in body.topics):
+        named = {topic.topic_id for topic in body.topics}
+        if not body.group_id or not named or named > {topic_id for topic_id, _ in rows}:
             request.respond(s.root(results=()))
             return
         begun = [self._begin(request, begin, body.group_id, topic_id, row) for topic_id, row in rows]
@@ -150,7 +151,9 @@ def _fields(s: Any, value: ShareState | StateSummary | None) -> dict[str, Any]:
 
 
 def _batch(row: Any) -> StateBatch:
-    """A batch of a request; KafkaError(invalid_request) for a state that is not known."""
+    """A batch of a request; KafkaError(invalid_request) for a state that is not known, and without an offset."""
+    if row.first_offset > row.last_offset:
+        raise KafkaError(ErrorCode.invalid_request, f"A batch from {row.first_offset} to {row.last_offset}.")
     try:
         state = DeliveryState(row.delivery_state)
     except ValueError:

@@ -160,9 +160,11 @@ class ShareApi:
             now_ms=self._host.clock.monotonic_ms,
             log_failed=lambda led, error: self._shares.log(f"{led.topic_partition}: {error}"),
         )
-        nothing = body.max_records <= 0 or max_bytes <= 0
+        nothing = body.max_records == 0 or max_bytes == 0
         for place in _rotated(list(session.partitions), body.share_session_epoch):
             self._resolve(fetch, group_id, place, denied, leads=not nothing)
+            if max_bytes < 0 and not nothing:  # Kafka's log refuses the read
+                fetch.failed.setdefault(place, KafkaError(ErrorCode.unknown_server_error))
         operation = DelayedShareFetch(
             self._host.clock.monotonic_ms() + max(0, messages.to_milliseconds(body.max_wait)),
             fetch,
@@ -344,23 +346,25 @@ class ShareApi:
         renews: bool,
         done: Callable[[Results], None],
     ) -> None:
-        """Do what a request acknowledges; `done(results)` when each partition has one."""
+        """Do what a request acknowledges; `done(results)` when each partition has one.
+
+        Of a partition that a request names twice, the last batches count, as in Kafka.
+        """
         results: Results = {}
         begun: list[tuple[Place, LedShare, list[Acknowledgement]]] = []
-        for topic in body.topics:
-            for row in topic.partitions:
-                place = (topic.topic_id, row.partition_index)
-                try:
-                    said = read_acknowledgements(row.acknowledgement_batches, request.version, renews=renews)
-                    led = self._acknowledged_share(key[0], place, denied)
-                except KafkaError as error:
-                    results[place] = error
-                    continue
-                results[place] = None
-                if said and led is None:
-                    results[place] = KafkaError(ErrorCode.unknown_topic_or_partition)
-                elif said and led is not None:
-                    begun.append((place, led, said))
+        rows = {(topic.topic_id, row.partition_index): row for topic in body.topics for row in topic.partitions}
+        for place, row in rows.items():
+            try:
+                said = read_acknowledgements(row.acknowledgement_batches, request.version, renews=renews)
+                led = self._acknowledged_share(key[0], place, denied)
+            except KafkaError as error:
+                results[place] = error
+                continue
+            results[place] = None
+            if said and led is None:
+                results[place] = KafkaError(ErrorCode.unknown_topic_or_partition)
+            elif said and led is not None:
+                begun.append((place, led, said))
         left = {place for place, _, _ in begun}
         if not left:
             done(results)

@@ -5,7 +5,7 @@ end of a transaction and leaves AddPartitionsToTxn out (KIP-890); older clients 
 version 1. A feature of requests that a listener does not serve is no feature there (`_OF_API`).
 
 Left out, because the brokers are not what they say: `metadata.version` and `kraft.version`, the formats of a metadata
-log, which a cluster with a registry has not; `eligible.leader.replicas.version` (KIP-966).
+log, which a cluster with a registry has not; `eligible.leader.replicas.version` (KIP-966): `FEATURES_OF_KRAFT`.
 A cluster of an older release (`harrow.as.version`) has the levels of that release, or the feature is left out.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .release_table import Release
 
-__all__ = ["FINALIZED_EPOCH", "Feature", "features_of"]
+__all__ = ["FEATURES_OF_KRAFT", "FINALIZED_EPOCH", "Feature", "features_of"]
 
 
 class Feature(NamedTuple):
@@ -34,6 +34,8 @@ _OF_API: Mapping[int, Feature] = {
     _SHARE_FETCH: Feature("share.version", 0, 2, 2),
     _STREAMS_GROUP_HEARTBEAT: Feature("streams.version", 0, 1, 1),
 }
+FEATURES_OF_KRAFT = frozenset({"metadata.version", "kraft.version", "eligible.leader.replicas.version"})
+"""What Kafka has beside these; an update may leave each of them at level 0."""
 FINALIZED_EPOCH = 0
 """Always the same, because no level changes."""
 

@@ -11,6 +11,7 @@ The test's fixtures are not set up in this process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -468,7 +469,8 @@ class SeedProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._stream.close()
+        with contextlib.suppress(OSError):  # a request that a process which has ended did not read
+            self._stream.close()
         self._own.close()
         try:
             self._process.wait(END_S)

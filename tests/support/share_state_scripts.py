@@ -240,6 +240,7 @@ def sessions(script: StateScript) -> None:
     script.fetch("negative partition", 0, member="q", topics=script.topics(partition=-1))
     script.fetch("no record wanted", 0, member="r", max_records=0)
     script.fetch("no bytes wanted", 0, member="s", max_bytes=0)
+    script.fetch("less than no bytes", 0, member="t", max_bytes=-1, max_wait=LONG)
     script.fetch("first", 0, max_records=5, batch_size=5, max_wait=LONG)
     script.fetch("the same epoch again", 0, max_records=5, batch_size=5)
     script.fetch("a later epoch", 7)
@@ -254,6 +255,11 @@ def sessions(script: StateScript) -> None:
     script.acknowledge("unknown partition", 5, topics=script.topics((0, 0, [ACCEPT]), partition=9))
     script.fetch("end, with a topic", -1)
     script.fetch("after the end", 6)
+
+
+def _twice(script: StateScript, *said: Said) -> list[dict[str, Any]]:
+    """Topics of a request with a row of partition 0 for each of `said`."""
+    return [row for each in said for row in script.topics(each)]
 
 
 def acknowledgements(script: StateScript) -> None:
@@ -286,6 +292,8 @@ def acknowledgements(script: StateScript) -> None:
     say("partly acquired", (8, 12, [ACCEPT]))
     say("beyond the end", (100, 100, [ACCEPT]))
     say("another partition of the topic", topics=script.topics((0, 0, [ACCEPT]), partition=1))
+    say("a partition twice, the last one wrong", topics=_twice(script, (1, 1, [ACCEPT]), (1, 0, [ACCEPT])))
+    say("a partition twice, the first one wrong", topics=_twice(script, (1, 0, [ACCEPT]), (-9, -8, [ACCEPT])))
     say("renew without the flag", (0, 0, [RENEW]))
     say("renew", (0, 0, [RENEW]), is_renew_ack=True)
     say("the flag, and no renewal", (1, 1, [ACCEPT]), is_renew_ack=True)

@@ -7,7 +7,7 @@ Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupCoordinatorService.t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -154,6 +154,20 @@ def check_request(request: HeartbeatRequest) -> None:
     _require(not some_null, "If one task-type is non-null, all must be non-null.")
     if request.epoch != JOIN_EPOCH:
         _require(request.topology is None, "Topology can only be provided when (re-)joining.")
+    for names in _unique_names(request):
+        if len(names) > len(set(names)):  # Kafka's map of them fails
+            raise KafkaError(ErrorCode.unknown_server_error, f"A name is there twice in {', '.join(names)}.")
+
+
+def _unique_names(request: HeartbeatRequest) -> Iterator[list[str]]:
+    """Lists in which no name may be there twice."""
+    yield [key for key, _ in request.client_tags or ()]
+    rows = () if request.topology is None else request.topology.subtopologies
+    yield [row.subtopology_id for row in rows]
+    for row in rows:
+        for topics in (row.changelogs, row.repartition_sources):
+            yield names_of(topics)
+            yield from ([key for key, _ in topic.configs] for topic in topics)
 
 
 def _check_join(request: HeartbeatRequest) -> None:

@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from . import group_requests, topic_requests
+from . import group_requests, security_requests, share_requests, topic_requests
 from .cases import Case
 from .duel import Duel
 from .known import known_differences
@@ -26,7 +26,7 @@ from .worlds import Worlds
 LANES = 8
 """More than processors, because a case mostly waits: for a commit of the metadata, for a rebalance."""
 
-assert group_requests and topic_requests, "they fill `BASES`"
+assert group_requests and security_requests and share_requests and topic_requests, "they fill `BASES`"
 
 
 def main() -> int:

@@ -32,8 +32,8 @@ class Step:
 
     `role`: `setup` prepares and is repeated while its error is transient, `target` is the request under test, `probe`
     reads the state that the target left, `cleanup` removes what the case made and is not compared. With `later`, the
-    response is taken by the next step of that client. A step is repeated until an error code is `until`, and until
-    the list at the path `until_empty` of its response is empty.
+    response is taken by the next step of that client. A step is repeated until an error code is `until`, until the
+    list at the path `until_empty` of its response is empty, and until the list at the path `until_filled` is not.
     """
 
     api: str
@@ -47,6 +47,7 @@ class Step:
     later: bool = False
     until: int | None = None
     until_empty: str = ""
+    until_filled: str = ""
 
     @property
     def transient(self) -> tuple[int, ...]:

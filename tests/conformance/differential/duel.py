@@ -45,6 +45,13 @@ READS = frozenset(
         "DescribeTopicPartitions",
         "FindCoordinator",
         "OffsetForLeaderEpoch",
+        "ShareGroupDescribe",
+        "StreamsGroupDescribe",
+        "DescribeShareGroupOffsets",
+        "ReadShareGroupStateSummary",
+        "DescribeAcls",
+        "DescribeDelegationToken",
+        "DescribeQuorum",
     }
 )
 """Requests that change nothing (a Fetch without a session): a difference counts when it stays."""

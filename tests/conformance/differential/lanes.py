@@ -2,8 +2,8 @@
 
 Owns: `Gate`, which lets many cases in or one alone, `must_be_alone` and `names_the_empty_id`. A lane has connections
 and a world of its own, so a case sees another lane's only where it changes what the whole cluster has: the settings of
-brokers, default quotas, the leaders of all partitions; and in the group "", whose name cannot be made a case's own.
-Nothing here fails.
+brokers, default quotas, ACLs, the leaders of all partitions; and in the group "", whose name cannot be made a case's
+own. Nothing here fails.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ def _all_leaders(body: Json) -> bool:
     return body.get("topicPartitions") is None
 
 
+def _always(_body: Json) -> bool:
+    return True  # a filter with an edge value removes the ACLs of other cases
+
+
 def _rows(body: Json, name: str) -> list[dict[str, Json]]:
     rows = body.get(name)
     return [row for row in rows if is_struct(row)] if is_rows(rows) else []
@@ -113,4 +117,5 @@ OF_THE_CLUSTER: dict[str, Callable[[Json], bool]] = {
     "IncrementalAlterConfigs": _other_settings,
     "AlterClientQuotas": _default_quotas,
     "ElectLeaders": _all_leaders,
+    "DeleteAcls": _always,
 }

@@ -6,7 +6,7 @@ lists the fields of a request in a version, `changes` a random change. A request
 it.
 
 What would stop the run and not compare anything is left out: waits of many seconds, the deletion of internal topics,
-and requests that really create thousands of partitions.
+and requests that really create thousands of partitions; so is what `NUMBERS` says.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ KEEP_INTERNAL = frozenset(
         "Fetch",
         "ListOffsets",
         "OffsetForLeaderEpoch",
+        "AlterShareGroupOffsets",
     }
 )
 """Requests that could change an internal topic, which both systems need, or see what earlier cases left there."""
@@ -113,6 +114,18 @@ WAITS = (*NO_WAITS, 1, 50)
 LONG_WAITS = (30_001, 2**31 - 1)
 
 
+NUMBERS: dict[tuple[str, str], tuple[int, ...]] = {
+    ("ShareFetch", "maxwaitms"): (50, 500),
+    ("ShareFetch", "minbytes"): (2, 1_000_000),
+    ("ShareFetch", "batchsize"): (1, 2, 3, 2**31 - 1),
+    ("DescribeTopicPartitions", "partitionindex"): (0, -1, -2, 1, 2, -(2**31)),
+    ("UnregisterBroker", "brokerid"): (0, -1, 4, 98, 2**31 - 1, -(2**31)),
+}
+"""The only edges of some fields. A ShareFetch must wait: Kafka reads the state of a share partition, or stores
+acknowledgements, meanwhile; with a batch size of 0 Kafka adds a batch without records. The sum of a large partition
+index and the limit overflows in Kafka, which forgets the address of a broker that is unregistered and runs."""
+
+
 def places(step: Step) -> list[tuple[Path, Field]]:
     """Returns every field of a request in its version, with its path in the body; those inside rows for each row."""
     message = messages()[f"{step.api}Request"]
@@ -169,7 +182,7 @@ def _damaged(case: Case, index: int, random: Random) -> Case:
 def edge_values(field: Field, value: Json, api: str) -> list[Json]:
     """Returns the edge values of a field whose sensible value is `value`."""
     if field.is_array:
-        return _of_array(field, value)
+        return _of_array(field, value, api)
     if field.fields:
         return [None] if value is not None else []
     if field.kind in BITS:
@@ -186,11 +199,13 @@ def edge_values(field: Field, value: Json, api: str) -> list[Json]:
     return _of_text(field, api)
 
 
-def _of_array(field: Field, value: Json) -> list[Json]:
+def _of_array(field: Field, value: Json, api: str) -> list[Json]:
     found: list[Json] = [None, []]
     if is_rows(value) and value:
         found += [[*value, value[0]], [*reversed(value)]]
-    if not field.fields and field.item in BITS:
+    if api == "DescribeShareGroupOffsets" and field.item in BITS:
+        found.append([0, 0])  # Kafka does not answer for a partition that is not there
+    elif not field.fields and field.item in BITS:
         found += [[0, 0], [1, 0], [-1], [99], [2**31 - 1], [-(2**31)], [3, 2, 1], [1, 1], [1, 99], [0, 1, 2]]
     elif field.item == "string":
         found += [[each] for each in ("", "no-such%", NOT_UTF8, None)] + [["a", "a"]]
@@ -200,6 +215,8 @@ def _of_array(field: Field, value: Json) -> list[Json]:
 def _of_number(field: Field, value: Json, api: str) -> list[Json]:
     bits, name = BITS[field.kind], field.name.lower()
     most = 2 ** (bits - 1) - 1
+    if (api, name) in NUMBERS:
+        return list(NUMBERS[api, name])
     if name in ("maxwaitms", "timeoutms", "timeout"):
         if api in WAIT_FOR_METADATA:
             return [*NO_WAITS, *LONG_WAITS]

@@ -30,6 +30,7 @@ DROPPED = frozenset(
         "batchIndexErrorMessage",
         "brokerEpoch",
         "statusText",
+        "acknowledgeErrorMessage",
     }
 )
 KEYS = (
@@ -50,6 +51,9 @@ KEYS = (
     "entityType",
     "entityName",
     "key",
+    "subtopologyId",
+    "firstOffset",
+    "principal",
     "logDir",
     "brokerId",
     "nodeId",
@@ -57,7 +61,10 @@ KEYS = (
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[\w-]{22}(?=$)")
 WORLD = re.compile(r"r[0-9a-f]+w\d+x")
 """The part of a name that says its world."""
-LISTS_OF_ALL = frozenset({"ListGroups", "ListTransactions", "ListConfigResources", "DescribeLogDirs"})
+LISTS_OF_ALL = frozenset(
+    {"ListGroups", "ListTransactions", "ListConfigResources", "DescribeLogDirs", "DescribeAcls", "DeleteAcls"}
+    | {"DescribeUserScramCredentials"}
+)
 IDS = frozenset({"producerId", "sessionId"})
 NODES = frozenset({"controllerId"})
 SETS = frozenset({"replicaNodes", "isrNodes", "offlineReplicas", "replicas", "topicAuthorizedOperations"})
@@ -183,7 +190,7 @@ class Normaliser:
         if is_rows(row.get("entity")):  # quotas: those of defaults belong to the case that set them
             names = [each["entityName"] for each in row["entity"]]
             return all(name is None or self._world in name for name in names)
-        for key in ("name", "topic", "groupId", "transactionalId", "resourceName", "entityName"):
+        for key in ("name", "topic", "groupId", "transactionalId", "resourceName", "entityName", "user"):
             name = row.get(key)
             if not isinstance(name, str):
                 continue

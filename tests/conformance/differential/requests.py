@@ -3,7 +3,8 @@
 Owns: the table `BASES` from the name of a request to the function that makes its case. A function gets a `Maker`, which
 knows the versions that both systems advertise and chooses at random between the few forms that a request has. Set-up
 steps come before the target, probes after it: a probe makes visible what the target changed. Requests of groups and
-transactions are in `group_requests.py`, those of topics and settings in `topic_requests.py`.
+transactions are in `group_requests.py`, those of topics and settings in `topic_requests.py`, those of share groups and
+streams groups in `share_requests.py`, those about ACLs and delegation tokens in `security_requests.py`.
 """
 
 from __future__ import annotations

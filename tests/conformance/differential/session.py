@@ -199,6 +199,8 @@ def _is_done(step: Step, outcome: Outcome) -> bool:
     codes = set(error_codes(outcome.body))
     if outcome.kind == "response" and step.until is not None:
         return step.until in codes
+    if step.until_filled and not _at(outcome.body, step.until_filled):
+        return False
     return not codes & set(step.transient) and not (step.until_empty and _at(outcome.body, step.until_empty))
 
 

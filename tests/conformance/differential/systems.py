@@ -32,6 +32,13 @@ SETTINGS: dict[str, object] = {
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
     "replica.fetch.backoff.ms": 50,
+    "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITIONS,
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "delegation.token.secret.key": "secret",
 }
 BUSY_MACHINE_KAFKA: dict[str, object] = {"broker.session.timeout.ms": 60_000}
 BUSY_MACHINE_HARROW: dict[str, object] = {
@@ -92,9 +99,11 @@ def _apache() -> Generator[int]:
     port = int(wanted) if wanted else first_free(range(30_090, 32_700, 20), (*NODES, *controllers))
     with tempfile.TemporaryDirectory(prefix="differential-") as folder:
         settings = {**SETTINGS, **BUSY_MACHINE_KAFKA, **ASSIGNED_AT_ONCE}
-        lines = [f"{name}={str(value).lower()}" for name, value in settings.items()]
+        lines = [
+            f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in settings.items()
+        ]
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_SET": "\n".join(lines)}
-        environment.setdefault("KAFKA_HEAP", "256m")
+        environment.setdefault("KAFKA_HEAP", "1g")
         environment.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
         try:
             subprocess.run(

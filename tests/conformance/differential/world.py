@@ -84,7 +84,7 @@ def internal_topics(controller: int) -> Case:
     """
     places = [[1]] * INTERNAL_PARTITIONS
     settings = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
-    names = ("__consumer_offsets", "__transaction_state")
+    names = ("__consumer_offsets", "__transaction_state", "__share_group_state")
     steps = [create(name, places, settings, node=controller) for name in names]
     return Case(steps=(*steps, *(metadata(*names, node=node) for node in (1, 2, 3))))
 

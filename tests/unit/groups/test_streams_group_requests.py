@@ -89,6 +89,18 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
             "invalid_request",
             "Regular expressions for source topics are not supported yet.",
         ),
+        (
+            0,
+            {"topology": a_topology(*[subtopology("0", "orders")] * 2)},
+            "unknown_server_error",
+            "A name is there twice",
+        ),
+        (
+            0,
+            {"topology": a_topology(subtopology("0", "orders", state_changelog_topics=(topic_info("log"),) * 2))},
+            "unknown_server_error",
+            "A name is there twice in log, log.",
+        ),
     ],
 )
 def test_invalid_heartbeat_is_refused_as_by_kafka(
