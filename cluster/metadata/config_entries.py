@@ -228,7 +228,7 @@ def _defaults(name: str, config: BrokerConfig, *, with_static: bool) -> list[Syn
     synonyms: list[Synonym] = []
     if with_static and found is not None:
         synonyms.append((name, text_of(found), ConfigSource.STATIC_BROKER))
-    if not row.unset and row not in THROTTLE_RATES:
+    if not row.unset and row not in THROTTLE_RATES and name not in OF_AUTHORIZER:
         synonyms.append((name, text_of(row.default), ConfigSource.DEFAULT))
     return synonyms
 

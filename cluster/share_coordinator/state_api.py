@@ -53,7 +53,9 @@ class ShareStateApi:
         def begin(share: SharePartition, row: Any) -> Awaitable[None]:
             return self._service.initialize(share, state_epoch=row.state_epoch, start_offset=Offset(row.start_offset))
 
-        await self._respond(request, begin, "initialize share group state", "InitializeStateResult")
+        await self._respond(
+            request, begin, "initialize share group state", "InitializeStateResult", checks_topics=False
+        )
 
     async def read(self, request: Request) -> None:
         """ReadShareGroupState v0."""
@@ -94,17 +96,22 @@ class ShareStateApi:
 
         await self._respond(request, begin, "read share group state summary", "ReadStateSummaryResult")
 
-    async def _respond(self, request: Request, begin: Operation, what: str, result: str) -> None:
-        """Begin the operation for each share-partition, and respond when all have ended."""
+    async def _respond(
+        self, request: Request, begin: Operation, what: str, result: str, *, checks_topics: bool = True
+    ) -> None:
+        """Begin the operation for each share-partition, and respond when all have ended.
+
+        With `checks_topics`, a topic without partitions leaves the response empty, as in Kafka.
+        """
         body = request.decode()
         s = messages.response(request)
         rows = [(topic.topic_id, row) for topic in body.topics for row in topic.partitions]
-        named = {topic.topic_id for topic in body.topics}
-        if not body.group_id or not named or named > {topic_id for topic_id, _ in rows}:
+        empty = any(not topic.partitions for topic in body.topics) and checks_topics
+        if not body.group_id or not body.topics or empty:
             request.respond(s.root(results=()))
             return
         begun = [self._begin(request, begin, body.group_id, topic_id, row) for topic_id, row in rows]
-        found: dict[Any, dict[int, Any]] = {topic.topic_id: {} for topic in body.topics}
+        found: dict[Any, dict[int, Any]] = {topic_id: {} for topic_id, _ in rows}
         """Results by partition: of a partition that a request names twice, the last one."""
         for (topic_id, row), operation in zip(rows, begun, strict=True):
             found[topic_id][row.partition] = await self._ended(s, row.partition, operation, what)

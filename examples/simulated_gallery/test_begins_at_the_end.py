@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka import TopicPartition
 from harrow import Harrow, kill_program
 from pairs import Service, pair
 from simulated_shop import bill_of, encoded, new_consumer, new_orders, new_producer, order_of, place_orders
 
 
 async def bill(servers: str, where_to_begin: str) -> None:
-    """Bill each order, and commit after that."""
+    """Bill each order, and commit its offset after that."""
     consumer = new_consumer("orders", servers=servers, group="billing", auto_offset_reset=where_to_begin)
     async with consumer, new_producer(servers) as producer:
         async for record in consumer:
             await producer.send_and_wait("bills", **encoded(bill_of(order_of(record))))
-            await consumer.commit()
+            await consumer.commit({TopicPartition(record.topic, record.partition): record.offset + 1})
 
 
 async def wrong(servers: str) -> None:

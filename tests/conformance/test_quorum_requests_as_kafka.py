@@ -79,6 +79,7 @@ def test_a_level_that_the_cluster_has_is_accepted(kafka: Any) -> None:
         ("group.version", -1, UPGRADE, "A feature version cannot be less than 0."),
         ("transaction.version", 9, UPGRADE, "only supports versions 0-2"),
         ("no.such.version", 1, UPGRADE, "does not support this feature."),
+        ("no.such.version", 0, UPGRADE, "Feature no.such.version not found."),
         ("group.version", 1, 7, "The controller does not support the given upgrade type."),
     ],
 )
