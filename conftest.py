@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = 100 if os.environ.get("HARROW_LONG") == "1" else 40
     settings.register_profile("suite", deadline=None, max_examples=examples)
     settings.load_profile("suite")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a job in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of tests would ignore Ctrl-C, too
     is_worker, begins = hasattr(config, "workerinput"), "HARROW_RENDEZVOUS" not in os.environ
     if begins and not is_worker:
         keep_temporary_files_in_memory(config)

@@ -83,6 +83,16 @@ class RequestDuplicated(_FaultOfRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestChanged(TraceEvent):
+    """A mutant of clients changed a request, or its response: the first of an API on a connection."""
+
+    EVENT: ClassVar[str] = "request.changed"
+    mutant: str
+    peer: str
+    api_key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestUnanswered(TraceEvent):
     """A request waits for longer than it may (`cluster/network/unanswered.py`), and again while it waits."""
 

@@ -11,6 +11,7 @@ from ..authorizer import Authorizer, ListenerAuthorizer, Principal
 from ..host.seam import Acceptor, FrameHandler, Host, Link, TlsOptions
 from ..listeners import Listener, SecurityProtocol
 from ..metrics.request_times import RequestTimes
+from ..mutants.changing_link import with_mutant
 from ..security.certificates import PrincipalNames
 from ..wire.api_table import ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
@@ -84,7 +85,10 @@ class RequestServer:
         """Listen and serve."""
         assert self._acceptor is None, f"{self.listener} is served already"
         self._acceptor = await self._host.network.listen(
-            self.listener.name, self._accept, max_frame_bytes=max_frame_bytes, tls=tls
+            self.listener.name,
+            with_mutant(self._accept, self._host.trace),
+            max_frame_bytes=max_frame_bytes,
+            tls=tls,
         )
         if not self._quotas.may_accept(self):
             self._acceptor.pause()

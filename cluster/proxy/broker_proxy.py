@@ -24,6 +24,7 @@ from ..errors import ConfigError
 from ..events.links import ProxyClosed, ProxyOpened
 from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise, TlsOptions
 from ..listeners import CLIENTS, Address
+from ..mutants.changing_link import with_mutant
 from ..network.unanswered import UnansweredWatch
 from ..security.fingerprints import of_certificate
 from .addresses import AddressOf
@@ -136,9 +137,8 @@ class BrokerProxy:
         if self._acceptor is None:
             network = self._host.network
             self._host.bind_listener(LISTENER, self.address)
-            self._acceptor = await network.listen(
-                LISTENER, partial(self._accept, self._services), max_frame_bytes=FRAME_BYTES_MOST, tls=self._tls
-            )
+            accept = with_mutant(partial(self._accept, self._services), self._host.trace)
+            self._acceptor = await network.listen(LISTENER, accept, max_frame_bytes=FRAME_BYTES_MOST, tls=self._tls)
             if self.own is not None and self._own_services is not None:
                 self._host.bind_listener(OWN_LISTENER, self.own.address)
                 self._own_acceptor = await network.listen(

@@ -21,6 +21,7 @@ COMMANDS = {
     "chaos": "a small application, or a program of yours, under random faults",
     "simulate": "clusters on a virtual clock with random faults, for thousands of seeds",
     "zoo": "how surely bugs that Kafka really had are found, and which of them your tests would notice",
+    "mutants": "which bugs of Kafka clients your tests would notice in your services",
     "shrink": "the smallest schedule with which a failed simulation still fails, as a test to paste",
     "check": "judge a run folder again",
     "topics": "show topics, leaders and ISRs of a running cluster",

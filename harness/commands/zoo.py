@@ -27,10 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
+from ..suites import SuiteRun, check_command
 from ..zoo.alarms import SOURCES, judge_unplanted
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
-from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
+from ..zoo.suite import check_baseline, check_planted_run, run_planted
 from ..zoo.table import ON_PROCESSES, SIMULATED, Measured, check_page, terminal_table, wilson_interval, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, EVENTS, SEARCHES, Runs, Trial, run_trial
 from .out_option import out_option
@@ -288,7 +289,7 @@ def zoo_of_suite(bugs: Sequence[Bug], words: str, runs: int) -> int:
     words_of_command = check_command(words)
     console = Console()
     with ProgressLine(lambda: "your tests, on brokers without a bug"):
-        baseline = run_suite(words_of_command, None, os.environ)
+        baseline = run_planted(words_of_command, None, os.environ)
     check_baseline(baseline)
     console.print(
         f"{baseline.tests} tests passed on brokers without a bug, on {baseline.clusters} clusters, "
@@ -298,9 +299,9 @@ def zoo_of_suite(bugs: Sequence[Bug], words: str, runs: int) -> int:
     measured: list[tuple[Bug, list[SuiteRun]]] = []
     for number, bug in enumerate(bugs, 1):
         with ProgressLine(partial("{} of {}: {}".format, number, len(bugs), bug.known_as)):
-            of_bug = [run_suite(words_of_command, bug, os.environ) for _ in range(runs)]
+            of_bug = [run_planted(words_of_command, bug, os.environ) for _ in range(runs)]
         for run in of_bug:
-            check_planted_run(run)
+            check_planted_run(run, bug)
         measured.append((bug, of_bug))
     console.print(table_of_suite(measured))
     missed = [bug for bug, of_bug in measured if not any(run.failed for run in of_bug)]

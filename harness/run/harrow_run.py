@@ -32,6 +32,7 @@ from ..chaos.blocks import Chaos
 from ..chaos.plan import ChaosRequest, injectable_kinds
 from ..checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from ..errors import VerdictError
+from ..mutant_rows import note_run
 from ..programs.dependencies import Dependencies
 from ..programs.of_run import RunningPrograms
 from ..run_settings import RunSettings, fields_of_producer
@@ -452,6 +453,7 @@ class HarrowRun:
                     self._source.release(cluster)
                 finally:
                     failures += failed_tasks(cluster.folder, self._traced)
+                    note_run(self.folder, self.name, (name for made in self.made.verdicts for name in made.guarantees))
         return unused + failures
 
     def remove_data(self) -> None:
