@@ -94,7 +94,7 @@ class Bed:
     def __init__(self) -> None:
         self.trace, self.client = FakeTrace(), FakeLink()
         self.servers: list[Server] = []
-        self.handler: FrameHandler = with_mutant(self._serve, self.trace)(self.client)  # type: ignore[arg-type]
+        self.handler: FrameHandler = with_mutant(self._serve, self.trace)(self.client)
 
     def _serve(self, link: Link) -> FrameHandler:
         self.servers.append(Server(link))
