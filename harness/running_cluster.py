@@ -121,6 +121,10 @@ class OwnRequests(Protocol):
         """Ask each broker for its groups."""
         ...
 
+    def ending_transactions(self) -> list[str]:
+        """Ask each broker for the transactional ids whose transaction is being ended."""
+        ...
+
     def read_all(self, topics: Sequence[str], folder: Path, *, contents: bool) -> list[FinalRead]:
         """Read whole topics into a history in `folder`, as `clients.final_read.read_all` does."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,8 @@ class RunVerifier:
         (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
         try:
+            if contents and TRANSACTIONS.name in cluster.describe().topics:
+                _await_ended_transactions(cluster)
             cluster.await_replicated(self.converge_timeout_s, topics)
             view = cluster.describe()
             existing = view.topics
@@ -253,6 +256,14 @@ def _replicas(cluster: RunningCluster, topics: Sequence[str]) -> dict[tuple[str,
         for where, view in cluster.describe().partitions()
         if where.topic in topics
     }
+
+
+def _await_ended_transactions(cluster: RunningCluster) -> None:
+    from ..requests.ending_transactions import await_ended, ending_transactions
+    from ..running_cluster import own_requests_of
+
+    own = own_requests_of(cluster)
+    await_ended(partial(ending_transactions, cluster.own_servers) if own is None else own.ending_transactions)
 
 
 def _leaders_logs(folder: Path, view: ClusterView, topics: Sequence[str]) -> dict[tuple[str, int], str]:

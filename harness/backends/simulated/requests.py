@@ -28,6 +28,7 @@ from ...histories.contents import ContentsWriter, FinalRead
 from ...histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
 from ...histories.group_states import GroupsAtTheEnd
 from ...histories.segments import batches_in, transaction_ranges
+from ...requests.ending_transactions import ending_of
 from ...requests.final_groups import groups_of
 from ...topics import EXISTS, setting_text, state_of
 from .replicas import hosted_replicas, leading_replica, log_bytes
@@ -150,19 +151,24 @@ class SimulatedRequests:
 
     def list_groups(self) -> GroupsAtTheEnd:
         """Ask each broker for its groups."""
+        return groups_of((Address(*pair) for pair in self._simulated.bootstrap), self._ask_broker)
 
-        def ask(address: Address, request: ClientRequest) -> Any:
-            async def asked(client: WireClient) -> Any:
-                with contextlib.suppress(OSError, WireError):
-                    return await client.ask(address, request, LIST_MS)
-                return None
+    def ending_transactions(self) -> list[str]:
+        """Ask each broker for the transactional ids whose transaction is being ended."""
+        return ending_of((Address(*pair) for pair in self._simulated.bootstrap), self._ask_broker)
 
-            response = self._ask(asked, "the consumer groups")
-            if response is None:
-                raise ClusterError(f"{address} does not respond")
-            return response
+    def _ask_broker(self, address: Address, request: ClientRequest) -> Any:
+        """Ask one broker; ClusterError where it does not respond."""
 
-        return groups_of((Address(*pair) for pair in self._simulated.bootstrap), ask)
+        async def asked(client: WireClient) -> Any:
+            with contextlib.suppress(OSError, WireError):
+                return await client.ask(address, request, LIST_MS)
+            return None
+
+        response = self._ask(asked, f"{request.name} of {address}")
+        if response is None:
+            raise ClusterError(f"{address} does not respond")
+        return response
 
     # ------------------------------------------------------------------------------- final read
 
