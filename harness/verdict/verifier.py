@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     Promise = TopicPromise | PipelinePromise
 
+REST_TRIES = 5
+"""How often a verdict waits for full ISRs, where one of them shrinks in the moment after."""
 DRAIN_TIMEOUT_S = 60.0
 
 
@@ -69,6 +71,8 @@ class RunVerifier:
         """The command that repeats the run; the report shows it."""
         self.converge_timeout_s = converge_timeout_s
         """How long a verdict waits for the cluster to converge."""
+        self._view: ClusterView | None = None
+        """The cluster at rest, of the verdict that is being made."""
         self.draws_valid = True
         """Whether a valid verdict has a page too."""
 
@@ -137,11 +141,11 @@ class RunVerifier:
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
         (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
+        self._view = None
         try:
             if contents and TRANSACTIONS.name in cluster.describe().topics:
                 _await_ended_transactions(cluster)
-            cluster.await_replicated(self.converge_timeout_s, topics)
-            view = cluster.describe()
+            view = self._view = self._await_rest(cluster, topics)
             existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
             with noted("the final read of all records", most_s=DRAIN_TIMEOUT_S):
@@ -149,6 +153,19 @@ class RunVerifier:
         except HarrowError as error:
             reasons.append(f"{error}{not_running(cluster)}")
         return reasons
+
+    def _await_rest(self, cluster: RunningCluster, topics: Sequence[str]) -> ClusterView:
+        """Wait for full ISRs of equal logs; return the view in which the ISRs of the topics are full.
+
+        A broker that was paused may leave the ISR although it has everything: its session has ended a moment ago.
+        """
+        tries = REST_TRIES
+        while True:
+            cluster.await_replicated(self.converge_timeout_s, topics)
+            view, tries = cluster.describe(), tries - 1
+            judged = (row for where, row in view.partitions() if where.topic in topics)
+            if not tries or all(set(row.isr) == set(row.replicas) for row in judged):
+                return view
 
     def _read_finally(
         self, cluster: RunningCluster, view: ClusterView, topics: Sequence[str], *, contents: bool
@@ -213,7 +230,7 @@ class RunVerifier:
         from ..checks.partition_jobs import write_replicas
 
         try:
-            replicas = _replicas(cluster, topics)
+            replicas = _replicas(cluster, self._view or cluster.describe(), topics)
             write_replicas(self._folder, replicas)
             return judge(
                 self._folder,
@@ -245,7 +262,9 @@ def _deleted(topic: str) -> str:
     return f"topic {topic!r} does not exist when the run ends: it was deleted, and its records cannot be judged"
 
 
-def _replicas(cluster: RunningCluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
+def _replicas(
+    cluster: RunningCluster, cluster_view: ClusterView, topics: Sequence[str]
+) -> dict[tuple[str, int], PartitionReplicas]:
     from ..checks.partition_jobs import PartitionReplicas
 
     everywhere = cluster.has_replica_logs
@@ -253,7 +272,7 @@ def _replicas(cluster: RunningCluster, topics: Sequence[str]) -> dict[tuple[str,
         (where.topic, where.partition): PartitionReplicas(
             replicas=view.replicas if everywhere else (view.leader,), isr=view.isr if everywhere else (view.leader,)
         )
-        for where, view in cluster.describe().partitions()
+        for where, view in cluster_view.partitions()
         if where.topic in topics
     }
 

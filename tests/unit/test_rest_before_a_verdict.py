@@ -1,4 +1,4 @@
-"""Transactions that are being ended when a run ends: who is asked, for what, and for how long a verdict waits."""
+"""What a verdict waits for before the final read: transactions that are being ended, and full ISRs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ClusterError, ErrorCode
+from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import TRANSACTIONS
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.client_requests import ClientRequest
 from harrow.harness.requests import ending_transactions
 from harrow.harness.requests.ending_transactions import MOST_S, POLL_S, await_ended, ending_of
-from harrow.harness.verdict.verifier import RunVerifier
+from harrow.harness.verdict.verifier import REST_TRIES, RunVerifier
 
+FULL = (3, 1, 2)
 FIRST, SECOND, DEAD = (Address("127.0.0.1", port) for port in (1, 2, 3))
 
 
@@ -61,15 +63,20 @@ def test_the_wait_ends_with_the_last_of_them_or_after_a_bounded_time(
     assert clock.now == pytest.approx(waited, abs=2 * POLL_S)
 
 
+def write_nothing(run: object, found: object) -> None:
+    del run, found
+
+
 class Cluster:
     """A cluster that says in which order it was asked."""
 
     def __init__(self, *topics: str) -> None:
         self.asked: list[str] = []
+        self.isrs: list[tuple[int, ...]] = [FULL]
         self.topics: dict[str, dict[int, object]] = {name: {} for name in topics}
         own = SimpleNamespace(
             ending_transactions=self._noting("ending", []),
-            read_all=lambda topics, folder, *, contents: self.asked.append("read"),
+            read_all=self._read_all,
             list_groups=lambda: SimpleNamespace(asked_ns=0, states={}, problems=()),
         )
         self.own_requests = own
@@ -81,8 +88,15 @@ class Cluster:
 
         return ask
 
+    def _read_all(self, topics: object, folder: object, *, contents: bool) -> None:
+        del topics, folder, contents
+        self.asked.append("read")
+
     def describe(self) -> Any:
-        return SimpleNamespace(topics=self.topics)
+        isr = self.isrs.pop(0) if len(self.isrs) > 1 else self.isrs[0]
+        row = SimpleNamespace(leader=1, replicas=(1, 2, 3), isr=isr)
+        where = TopicPartition("bills", 0)
+        return SimpleNamespace(topics=self.topics, partitions=lambda: [(where, row)], isr=isr)
 
     def await_replicated(self, timeout_s: float, topics: object) -> None:
         del timeout_s, topics
@@ -101,8 +115,24 @@ class Cluster:
 def test_a_verdict_on_contents_waits_for_transactions_before_it_reads(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, topics: list[str], contents: bool, asked: list[str]
 ) -> None:
-    monkeypatch.setattr("harrow.harness.histories.group_states.write_groups", lambda run, found: None)
+    monkeypatch.setattr("harrow.harness.histories.group_states.write_groups", write_nothing)
     verifier = RunVerifier(tmp_path, "no Spark", seed=1, repeat="")
     cluster = Cluster(*topics)
     assert verifier._bring_to_rest(cluster, ["bills"], contents=contents) == []  # type: ignore[arg-type]
     assert cluster.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("isrs", "looks"), [([FULL], 1), ([(1, 2), (1, 2), FULL], 3), ([(1, 2)], REST_TRIES)], ids=["full", "late", "never"]
+)
+def test_an_isr_that_shrinks_in_the_moment_after_is_waited_for_again(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, isrs: list[tuple[int, ...]], looks: int
+) -> None:
+    monkeypatch.setattr("harrow.harness.histories.group_states.write_groups", write_nothing)
+    verifier = RunVerifier(tmp_path, "no Spark", seed=1, repeat="")
+    cluster = Cluster("bills")
+    cluster.isrs = isrs
+    assert verifier._bring_to_rest(cluster, ["bills"], contents=False) == []  # type: ignore[arg-type]
+    assert cluster.asked == ["replicated"] * looks + ["read"]
+    rest: Any = verifier._view  # pyright: ignore[reportPrivateUsage]
+    assert rest.isr == isrs[-1], "it is judged with the ISRs of its rest"
