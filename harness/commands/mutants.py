@@ -34,7 +34,7 @@ from .out_option import out_option
 from .progress import ProgressLine
 
 FILE = "mutants.json"
-TIMES_LONGER, AT_LEAST_S = 5, 120.0
+TIMES_LONGER, AT_LEAST_S = 5, 300.0
 """A run with a mutant may take so many times as long as the one without, and so long in any case."""
 TESTS_SHOWN, TEXT_SHOWN = 2, 160
 INJECTED = Path(next(iter(injected.__path__)))
