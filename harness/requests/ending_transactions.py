@@ -47,7 +47,9 @@ def ending_of(addresses: Iterable[Address], ask_one: Callable[[Address, ClientRe
 
 
 def await_ended(ending: Callable[[], list[str]]) -> None:
-    """Wait until no transaction is being ended, for a bounded time."""
+    """Wait for the transactions that are being ended now, for a bounded time; others may begin to end meanwhile."""
     deadline = time.monotonic() + MOST_S
-    while ending() and time.monotonic() < deadline:
+    left = set(ending())
+    while left and time.monotonic() < deadline:
         time.sleep(POLL_S)
+        left &= set(ending())

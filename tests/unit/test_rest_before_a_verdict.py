@@ -63,6 +63,14 @@ def test_the_wait_ends_with_the_last_of_them_or_after_a_bounded_time(
     assert clock.now == pytest.approx(waited, abs=2 * POLL_S)
 
 
+def test_a_transaction_that_begins_to_end_later_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(ending_transactions, "time", clock)
+    looks = iter([["a", "b"], ["b", "c"], ["c", "d"], ["d"]])
+    await_ended(lambda: next(looks))
+    assert next(looks) == ["d"], "the third look has none of the first"
+
+
 def write_nothing(run: object, found: object) -> None:
     del run, found
 
