@@ -218,9 +218,10 @@ class LedShare:
     # ---- dead letters ------------------------------------------------------------------------------
 
     def loaded(self) -> None:
-        """The state is here: what an earlier leader has begun to copy is copied."""
-        if self.state is not None:
-            self._copy(self.state.dead_letters())
+        """The state is here: what an earlier leader has begun to copy is copied, as far as the log still has it."""
+        state = self.active()
+        if state is not None:
+            self._copy(state.dead_letters())
 
     def _copy(self, found: Iterable[DeadLetters]) -> None:
         for letters in found:

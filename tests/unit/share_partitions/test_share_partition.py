@@ -241,7 +241,7 @@ class SharePartitionModel(RuleBasedStateMachine):
         self.state = begun(limit=LIMIT, locks=LOCKS, queue=lambda: self.has_queue)
         self.records: dict[int, Known] = {}
         self.stored: tuple[StateBatch, ...] = ()
-        self.start = self.stored_start = self.now_ms = 0
+        self.start = self.stored_start = self.log_start = self.now_ms = 0
         self.moving: list[tuple[Change, dict[int, tuple[bool, bool]]]] = []
 
     def view(self, offset: int) -> Known:
@@ -359,7 +359,7 @@ class SharePartitionModel(RuleBasedStateMachine):
             for offset in range(first, last + 1):
                 row = self.view(offset)
                 assert rejected or row.count == count == LIMIT
-                row.dying = True
+                row.dying = offset >= self.state.start_offset  # else it was deleted while the change was stored
 
     @precondition(lambda self: self.letters)
     @rule()
@@ -374,6 +374,7 @@ class SharePartitionModel(RuleBasedStateMachine):
     def delete_records(self, by: int) -> None:
         offset = min(self.state.start_offset + by, self.state.end_offset)
         self.state.log_start_moved(Offset(offset))
+        self.log_start = max(self.log_start, offset)
         for at in range(offset):
             row = self.view(at)
             row.done, row.member, row.dying = True, "", False
@@ -387,6 +388,7 @@ class SharePartitionModel(RuleBasedStateMachine):
         self.state = SharePartitionState(
             stored, Offset(start), limit=LIMIT, locks_most=LOCKS, has_dead_letters=lambda: self.has_queue
         )
+        self.state.log_start_moved(Offset(self.log_start))
         self.letters = self.state.dead_letters()
         dying = {o for row in self.letters for o in range(row.first_offset, row.last_offset + 1)}
         assert dying == {offset for offset, row in self.records.items() if row.dying}, "no letter is forgotten"
@@ -419,3 +421,24 @@ class SharePartitionModel(RuleBasedStateMachine):
 
 TestSharePartitionModel = SharePartitionModel.TestCase
 TestSharePartitionModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("ends", ["its release is stored", "another leader has the state"])
+def test_a_record_that_was_deleted_is_no_dead_letter(ends: str) -> None:
+    model = SharePartitionModel()
+    model.fetch(member="a", sizes=[1], most=1, exact=False, aborted=1)
+    model.set_or_remove_the_queue()
+    for _ in range(2):
+        model.wait(passed_ms=LOCK_MS)
+        model.fetch(member="a", sizes=[1], most=1, exact=False, aborted=1)
+    if ends == "its release is stored":
+        model.release(member="a")
+        model.delete_records(by=1)
+        model.settle(stored=True)
+    else:
+        model.wait(passed_ms=LOCK_MS)
+        model.delete_records(by=1)
+        model.begin_again()
+        assert model.letters == []
+    model.both_have_the_same_holders()
+    model.the_start_offset_rises_over_records_that_are_done()
