@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from harrow.harness.plugin import seed_progress
 from harrow.harness.plugin.seed_progress import CLEAR, SeedProgress
+from waiting import readable
 
+QUIET_S = 0.3
 TEXT = "harrow: 12 of 200 seeds, 3.1 runs a second"
 
 
@@ -53,11 +55,11 @@ def terminal() -> Generator[tuple[int, int]]:
 
 
 def written(descriptor: int) -> str:
-    os.set_blocking(descriptor, False)
-    try:
-        return os.read(descriptor, 1 << 16).decode()
-    except BlockingIOError:
-        return ""
+    """What the terminal has: the kernel delivers each write by itself, some time later."""
+    text = b""
+    while readable(descriptor, QUIET_S):
+        text += os.read(descriptor, 1 << 16)
+    return text.decode()
 
 
 @pytest.fixture(autouse=True)

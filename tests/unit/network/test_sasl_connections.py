@@ -317,11 +317,21 @@ def test_a_client_that_does_not_go_on_is_closed(tmp_path: Path, monkeypatch: pyt
             if steps > 1:
                 await client.token(b"n,,n=alice,r=x")
             assert await client.closed()
+
+    run(main())
+
+
+def test_a_client_that_has_logged_in_is_not_closed_when_the_time_for_the_login_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sasl_server, "LOGIN_MS_MOST", 1_500)
+
+    async def main() -> None:
         async with sasl(tmp_path) as s, Raw(s.port) as raw:
             client = Client(raw)
-            await client.log_in()
             begun = asyncio.get_running_loop().time()
-            while asyncio.get_running_loop().time() - begun < 0.4:
+            await client.log_in()
+            while asyncio.get_running_loop().time() - begun < 1.8:
                 await client.heartbeat()
 
     run(main())
