@@ -30,9 +30,9 @@ PASSED, TESTS_FAILED = 0, 1
 """Exit codes of pytest."""
 OUTPUT_LINES = 15
 RUN_TIMEOUT_S = 3_600.0
-
-
 END_S = 20.0
+"""How long the processes of a suite have between SIGTERM and SIGKILL."""
+TESTS_SHOWN = 2
 
 
 class SuiteTimeoutError(ConfigError):
@@ -151,3 +151,9 @@ def invalid_names(path: Path) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
     return sorted(verdict.anomaly_names()) if verdict.status is Status.INVALID else []
+
+
+def shown_tests(tests: Sequence[str]) -> str:
+    """Return the first tests, and how many more there are, for a cell of a table."""
+    more = f" and {len(tests) - TESTS_SHOWN} more" if len(tests) > TESTS_SHOWN else ""
+    return ", ".join(tests[:TESTS_SHOWN]) + more

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
 from ..errors import ErrorCode
 from ..wire.api_keys import ApiKey
-from ..wire.batch_header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, HEADER, TRANSACTIONAL
+from ..wire.batch_header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, HEADER, TRANSACTIONAL, header_at
 from ..wire.records import NewRecord, Record, build_batch, decode_records
 
 ALL_REPLICAS, LEADER_ONLY = -1, 1
-TRANSACTIONAL_BATCH = TRANSACTIONAL
 PRODUCER_AT = struct.calcsize(">qiibIhiqq")
 NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)
 CRC = struct.Struct(">I")
@@ -49,31 +48,30 @@ def _acks_of_leader(request: Any) -> Any | None:
     return dataclasses.replace(request, acks=LEADER_ONLY)
 
 
-def _with_records(request: Any, change: Callable[[bytes], bytes]) -> Any | None:
-    """The Produce with other batches; None where no batch changes."""
-    topics = tuple(
-        dataclasses.replace(
-            topic,
-            partition_data=tuple(
-                dataclasses.replace(row, records=None if row.records is None else change(bytes(row.records)))
-                for row in topic.partition_data
-            ),
-        )
-        for topic in request.topic_data
+def _with_rows(message: Any, topics: str, rows: str, change: Callable[[Any], Any]) -> Any | None:
+    """The message with other rows of partitions; None where none of them changes."""
+    before = getattr(message, topics)
+    after = tuple(
+        dataclasses.replace(topic, **{rows: tuple(change(row) for row in getattr(topic, rows))}) for topic in before
     )
-    return None if topics == request.topic_data else dataclasses.replace(request, topic_data=topics)
+    return None if after == before else dataclasses.replace(message, **{topics: after})
 
 
 def _with_batches(change: Callable[[bytes], bytes]) -> Callable[[Any], Any | None]:
+    """Change the batches of a Produce."""
+
+    def with_batch(row: Any) -> Any:
+        return row if row.records is None else dataclasses.replace(row, records=change(bytes(row.records)))
+
     def changed(request: Any) -> Any | None:
-        return _with_records(request, change)
+        return _with_rows(request, "topic_data", "partition_data", with_batch)
 
     return changed
 
 
 def _without_producer(batch: bytes) -> bytes:
     """The batch without producer id, epoch and sequence; a transactional one as it is."""
-    if len(batch) < HEADER.size or struct.unpack_from(">h", batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL_BATCH:
+    if len(batch) < HEADER.size or header_at(batch).attributes & TRANSACTIONAL:
         return batch
     changed = bytearray(batch)
     changed[PRODUCER_AT : PRODUCER_AT + len(NO_PRODUCER)] = NO_PRODUCER
@@ -81,67 +79,56 @@ def _without_producer(batch: bytes) -> bytes:
     return bytes(changed)
 
 
-def _rebuilt(batch: bytes, change: Callable[[list[Record]], list[Record]], *, keeps_producer: bool) -> bytes:
-    """The batch with other records."""
-    fields = HEADER.unpack_from(batch)
-    attributes, producer_id, epoch, sequence = fields[5], fields[9], fields[10], fields[11]
-    records = change(decode_records(batch))
-    assert records, "a batch has a record"
+def _rebuilt(batch: bytes, records: Sequence[Record]) -> bytes:
+    """The batch with other records, of the same producer."""
+    header = header_at(batch)
     new: Sequence[NewRecord] = [(row.key, row.value, row.headers) for row in records]
-    producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
     return build_batch(
         new,
         timestamp_ms=records[0].timestamp,
         timestamps_ms=[row.timestamp for row in records],
-        codec=attributes & CODEC_MASK,
-        is_transactional=bool(attributes & TRANSACTIONAL_BATCH),
-        **(producer if keeps_producer else {}),
+        codec=header.attributes & CODEC_MASK,
+        is_transactional=bool(header.attributes & TRANSACTIONAL),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
     )
 
 
 def _without_headers(batch: bytes) -> bytes:
-    if not any(row.headers for row in decode_records(batch)):
+    records = decode_records(batch)
+    if not any(row.headers for row in records):
         return batch
-    return _rebuilt(batch, lambda rows: [row._replace(headers=()) for row in rows], keeps_producer=True)
+    return _rebuilt(batch, [row._replace(headers=()) for row in records])
 
 
 def _last_twice(batch: bytes) -> bytes:
     """The last record twice, as after a retry of a producer without idempotence; a transactional batch as it is."""
-    plain = _without_producer(batch)
-    if struct.unpack_from(">h", batch, ATTRIBUTES_AT)[0] & TRANSACTIONAL_BATCH:
+    if header_at(batch).attributes & TRANSACTIONAL:
         return batch
-    return _rebuilt(plain, lambda rows: [*rows, rows[-1]], keeps_producer=False)
+    plain = _without_producer(batch)
+    records = decode_records(plain)
+    assert records, "a batch has a record"
+    return _rebuilt(plain, [*records, records[-1]])
 
 
 def _as_sent(response: Any) -> Any | None:
     """A response to a Produce that says of each partition that its batch was appended."""
-    topics = tuple(
-        dataclasses.replace(
-            topic,
-            partition_responses=tuple(
-                dataclasses.replace(row, error_code=ErrorCode.none, error_message=None)
-                for row in topic.partition_responses
-            ),
-        )
-        for topic in response.responses
-    )
-    return None if topics == response.responses else dataclasses.replace(response, responses=topics)
+
+    def appended(row: Any) -> Any:
+        return dataclasses.replace(row, error_code=ErrorCode.none, error_message=None)
+
+    return _with_rows(response, "responses", "partition_responses", appended)
 
 
 # ------------------------------------------------------------------ offsets
 
 
-def _offsets_plus_one(request: Any) -> Any:
-    topics = tuple(
-        dataclasses.replace(
-            topic,
-            partitions=tuple(
-                dataclasses.replace(row, committed_offset=row.committed_offset + 1) for row in topic.partitions
-            ),
-        )
-        for topic in request.topics
-    )
-    return dataclasses.replace(request, topics=topics)
+def _offsets_plus_one(request: Any) -> Any | None:
+    def too_far(row: Any) -> Any:
+        return dataclasses.replace(row, committed_offset=row.committed_offset + 1)
+
+    return _with_rows(request, "topics", "partitions", too_far)
 
 
 def _no_offsets(request: Any) -> Any | None:
@@ -169,8 +156,3 @@ CHANGES: Mapping[str, tuple[Change, ...]] = {
     "read-uncommitted": (Change(ApiKey.FETCH, _uncommitted),),
 }
 """By the name of the mutant; `harness/mutants/catalogue.py` says what each of them is for."""
-
-
-def changes_of(mutant: str) -> Iterator[Change]:
-    """Yield the changes of a mutant; none for one that does not act on the wire."""
-    yield from CHANGES.get(mutant, ())

@@ -4,7 +4,7 @@ The command runs once without a mutant, and must pass. Then it runs once with ea
 language) or in the Python clients of all its processes. A table says which tests killed each, or why it survived;
 `mutants.json` in the out folder has the same.
 
-Exit code 0: the score is at least `--threshold`; 1: it is lower; 2: the tests do not pass without a mutant.
+Exit code 0: the score is at least `--threshold`; 1: it is lower, or the tests do not pass without a mutant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import click
 from harrow.cluster.errors import ConfigError
@@ -25,18 +24,18 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
-from ..mutant_rows import ROWS, MutantRow, read_rows
+from ..mutant_rows import ROWS, read_rows
 from ..mutants import injected
 from ..mutants.catalogue import CLIENT, Mutant, mutants_named
 from ..mutants.score import KILLED, SURVIVED, MutantResult, result_of, score
-from ..suites import PASSED, TESTS_FAILED, SuiteRun, SuiteTimeoutError, check_command, run_suite
+from ..suites import PASSED, TESTS_FAILED, SuiteRun, SuiteTimeoutError, check_command, run_suite, shown_tests
 from .out_option import out_option
 from .progress import ProgressLine
 
 FILE = "mutants.json"
 TIMES_LONGER, AT_LEAST_S = 5, 300.0
 """A run with a mutant may take so many times as long as the one without, and so long in any case."""
-TESTS_SHOWN, TEXT_SHOWN = 2, 160
+TEXT_SHOWN = 160
 INJECTED = Path(next(iter(injected.__path__)))
 
 
@@ -114,8 +113,7 @@ def run_all(words: Sequence[str], mutants: Sequence[Mutant], baseline: SuiteRun,
         done.append(mutant.name)
         return result
 
-    describe = lambda: f"{len(done)} of {len(mutants)} mutants"  # noqa: E731 - a line that is asked for again
-    with ProgressLine(describe), ThreadPoolExecutor(jobs) as threads:
+    with ProgressLine(lambda: f"{len(done)} of {len(mutants)} mutants"), ThreadPoolExecutor(jobs) as threads:
         return list(threads.map(run, mutants))
 
 
@@ -132,8 +130,7 @@ def run_with(words: Sequence[str], mutant: Mutant, timeout_s: float) -> MutantRe
                 f"--suite: the run with {mutant.name} ended with exit code {run.exit_code} and {run.tests} tests, "
                 f"which says nothing about the mutant. The end of its output:\n{run.output}"
             )
-        found: list[MutantRow] = read_rows(rows)
-        return result_of(mutant, run.failed, found, anomalies=run.anomalies, seconds=run.seconds)
+        return result_of(mutant, run.failed, read_rows(rows), anomalies=run.anomalies, seconds=run.seconds)
 
 
 def environment_of(mutant: Mutant, rows: Path) -> Mapping[str, str]:
@@ -149,12 +146,11 @@ def table_of(results: Sequence[MutantResult]) -> Table:
     table = Table(title="your tests against mutants of Kafka clients", title_justify="left")
     for name in ("mutant", "state", "by, or why not"):
         table.add_column(name)
-    styles: Mapping[str, Any] = {KILLED: "green", SURVIVED: "red"}
+    styles = {KILLED: "green", SURVIVED: "red"}
     for result in results:
         text = result.reason[:TEXT_SHOWN]
         if result.state == KILLED:
-            more = f" and {len(result.tests) - TESTS_SHOWN} more" if len(result.tests) > TESTS_SHOWN else ""
             seen = ", ".join(result.anomalies) or text
-            text = f"{', '.join(result.tests[:TESTS_SHOWN])}{more}: {seen}" if result.tests else text
+            text = f"{shown_tests(result.tests)}: {seen}" if result.tests else text
         table.add_row(result.mutant.name, result.state, text, style=styles.get(result.state, "dim"))
     return table

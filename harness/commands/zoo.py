@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
-from ..suites import SuiteRun, check_command
+from ..suites import SuiteRun, check_command, shown_tests
 from ..zoo.alarms import SOURCES, judge_unplanted
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
@@ -41,7 +41,6 @@ from .worker_processes import results_here_or_of
 SHRUNK_MOST, SHRUNK_MOST_REAL = 3, 1
 """How many schedules of each bug are shrunk, in simulation and on real processes."""
 FLOOR = 0.95
-TESTS_SHOWN = 2
 ALARM_BATCH = 120
 """The runs of the guided search among them, a third or all, are one search."""
 MESSAGE_SHOWN = 100
@@ -321,14 +320,13 @@ def table_of_suite(measured: Iterable[tuple[Bug, Sequence[SuiteRun]]]) -> Table:
     for bug, runs in measured:
         caught = [run for run in runs if run.failed]
         tests = sorted({name for run in caught for name in run.failed})
-        more = f" and {len(tests) - TESTS_SHOWN} more" if len(tests) > TESTS_SHOWN else ""
         seen_as = sorted({name for run in caught for name in run.anomalies}) or [
             message[:MESSAGE_SHOWN] for run in caught[:1] for message in list(run.failed.values())[:1]
         ]
         table.add_row(
             bug.known_as,
             f"{len(caught)} of {len(runs)}" if caught else "let through",
-            ", ".join(tests[:TESTS_SHOWN]) + more,
+            shown_tests(tests),
             ", ".join(seen_as),
         )
     return table
